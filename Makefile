@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: demo test test-slow fix bento clean
+
+# --overwrite: a demo of an earlier try is replaced.
+demo: $(STAMP)
+	$(BIN)/scda-adapt demo --out demo --overwrite
+
+test: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m "not slow and not gpu"
+
+test-slow: $(STAMP)
+	$(BIN)/pytest -m slow
+
+fix: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bento: $(STAMP)
+	rm -rf wheels build
+	$(BIN)/python -m build --outdir wheels
+	$(BIN)/bentoml build
+
+clean:
+	rm -rf build dist wheels demo *.egg-info
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[train,dev]'
+	touch $(STAMP)

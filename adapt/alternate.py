@@ -1,0 +1,168 @@
+"""Algorithm 2: pre-train once, then discover, restructure C and retrain, round after round."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from scda.adapt import checkpoint, novelty
+from scda.adapt.config import TrainConfig
+from scda.adapt.discover import Discovery, aligned, discover
+from scda.adapt.train import (
+    Labelled,
+    Networks,
+    OnStep,
+    infer,
+    pretrain,
+    refresh_batchnorm,
+    retrain,
+)
+from scda.models.network import FeatureHead
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What one stage left behind; round 0 is pre-training."""
+
+    round: int
+    unknown_share: float  # of the target, predicted as no known class, 0 to 1
+    losses: dict[str, float]  # of the last step
+    seconds: float
+    discovery: Discovery | None  # that the round was trained on
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The end of Algorithm 2."""
+
+    networks: Networks
+    discovery: Discovery | None  # of the last round; None without a round
+    notes: list[str]  # `status: explanation`, what the user should know
+
+
+OnStage = Callable[[Stage, Networks], None]
+
+
+def adapt(
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    *,
+    checkpoints: Path | None = None,
+    on_step: OnStep = lambda step, losses: None,
+    on_stage: OnStage = lambda stage, networks: None,
+    on_resume: Callable[[int], None] = lambda round_number: None,
+) -> Adapted:
+    """Return F and C adapted to the target, and what was discovered in it.
+
+    Args:
+        source: Backbone features (N, D_backbone) with labels 0 to K - 1.
+        target: (M, D_backbone), without labels.
+        config: Of the run.
+        checkpoints: Folder to go on from, and to leave the state of every stage in.
+        on_step: Called after every optimiser step with the losses by name.
+        on_stage: Called after pre-training and after every round.
+        on_resume: Called with the last finished round where there was a checkpoint.
+
+    Source: SCDA, Algorithm 2.
+    """
+    torch.manual_seed(config.seed)
+    generator = Generator().manual_seed(config.seed)
+    num_known = int(source.labels.max()) + 1
+    head = FeatureHead(target.shape[1], config.head_widths)
+    run = _Run(target, num_known, config, generator, checkpoints, on_step, on_stage)
+
+    state = checkpoint.load(checkpoints, head, generator) if checkpoints else None
+    if state is not None:
+        on_resume(state.round)
+    else:
+        networks = Networks(head, nn.Linear(head.width, num_known + 1))
+        run.begin()
+        pretrain(networks, source, target, config, generator, run.step)
+        state = run.end(0, networks, None)
+
+    for round_number in range(state.round + 1, config.iterations + 1):
+        run.begin()
+        found = _discover(state, target, num_known, config)
+        networks = Networks(head, nn.Linear(head.width, num_known + found.k_star))
+        pseudo = pseudo_labelled(target, found, num_known)
+        retrain(networks, source, target, pseudo, config, generator, run.step)
+        if round_number == 1 and not found.k_star and config.novel == "auto":
+            found.notes.append(_verdict(networks, target))
+        state = run.end(round_number, networks, found)
+    notes = state.discovery.notes if state.discovery else []
+    return Adapted(state.networks, state.discovery, notes)
+
+
+def pseudo_labelled(target: Tensor, discovery: Discovery, num_known: int) -> Labelled:
+    """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
+    candidates = discovery.candidates
+    rows = np.concatenate([candidates.known, candidates.implicit])
+    labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
+    return Labelled(target[torch.from_numpy(rows)], torch.from_numpy(labels))
+
+
+def _discover(
+    state: checkpoint.State, target: Tensor, num_known: int, config: TrainConfig
+) -> Discovery:
+    """Algorithm 1 for the state of the last stage, or the closed round of choice 22b."""
+    logits, features = (tensor.numpy() for tensor in infer(state.networks, target))
+    if not _anything_new(state, logits, num_known, config):
+        notes = state.discovery.notes if state.discovery else []
+        return novelty.closed(logits, num_known, notes)
+    found = discover(logits, features, target.numpy(), num_known=num_known, config=config)
+    return aligned(found, state.discovery)
+
+
+def _anything_new(
+    state: checkpoint.State, logits: np.ndarray, num_known: int, config: TrainConfig
+) -> bool:
+    if config.k or config.novel != "auto":  # who gives their number says that there are some
+        return config.novel != "no"
+    if state.discovery is not None:  # decided in the first round
+        return state.discovery.k_star > 0
+    return bool((logits.argmax(axis=1) >= num_known).mean() > novelty.SURE_SHARE)
+
+
+def _verdict(networks: Networks, target: Tensor) -> str:
+    labels = infer(networks, target)[0].argmax(dim=1).numpy()
+    return novelty.verdict(novelty.disagreement(labels, target.numpy()))
+
+
+@dataclass
+class _Run:
+    """What happens around every stage: time, batch statistics, checkpoint, report."""
+
+    target: Tensor
+    num_known: int
+    config: TrainConfig
+    generator: Generator
+    checkpoints: Path | None
+    on_step: OnStep
+    on_stage: OnStage
+
+    def begin(self) -> None:
+        self._losses: dict[str, float] = {}
+        self._started = time.monotonic()
+
+    def step(self, step: int, losses: dict[str, float]) -> None:
+        self._losses = losses
+        self.on_step(step, losses)
+
+    def end(
+        self, round_number: int, networks: Networks, discovery: Discovery | None
+    ) -> checkpoint.State:
+        if self.config.batchnorm == "target":
+            refresh_batchnorm(networks, self.target)
+        state = checkpoint.State(round_number, networks, discovery)
+        if self.checkpoints:
+            checkpoint.save(self.checkpoints, state, self.generator)
+        predicted = infer(networks, self.target)[0].argmax(dim=1)
+        share = (predicted >= self.num_known).float().mean().item()
+        seconds = time.monotonic() - self._started
+        self.on_stage(Stage(round_number, share, self._losses, seconds, discovery), networks)
+        return state

@@ -1,0 +1,41 @@
+"""Which images a step sees: endless streams of index batches from one generator."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+
+
+def shuffled(count: int, batch_size: int, generator: Generator) -> Iterator[Tensor]:
+    """Yield (B,) indices, pass after pass; what does not fill a batch waits for no one.
+
+    B is `batch_size`, or `count` where there are fewer images. A single image comes twice: batch
+    norm has no statistics of one.
+    """
+    drawn = max(count, 2)
+    size = min(batch_size, drawn)
+    while True:
+        order = torch.randperm(drawn, generator=generator) % count
+        yield from order[: drawn - drawn % size].split(size)
+
+
+def balanced(labels: Tensor, batch_size: int, generator: Generator) -> Iterator[Tensor]:
+    """Yield (B,) indices with replacement, every class that has images equally often.
+
+    Args:
+        labels: (N,) class of each image.
+        batch_size: B.
+        generator: Where the randomness comes from.
+    """
+    weights = 1.0 / labels.bincount()[labels].double()
+    while True:
+        yield torch.multinomial(weights, batch_size, replacement=True, generator=generator)
+
+
+def labelled(
+    labels: Tensor, batch_size: int, generator: Generator, *, sampling: str
+) -> Iterator[Tensor]:
+    """Yield batches of labelled images, `balanced` or `shuffled`."""
+    if sampling == "balanced":
+        return balanced(labels, batch_size, generator)
+    return shuffled(len(labels), batch_size, generator)

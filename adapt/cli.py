@@ -1,0 +1,350 @@
+"""scda-adapt: the command line, and the only module that touches both sides, lazily."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from scda.models.errors import ScdaError, UsageError
+
+if TYPE_CHECKING:
+    from scda.models.predictor import Predictor
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Find, count and serve the classes nobody named in an unlabelled folder of images.",
+)
+
+FAILED_INPUTS = 3  # exit code: done, but some inputs failed
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Details, and a traceback for a bug.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Bundle = Annotated[Path, typer.Argument(help="A bundle, or the run that holds it.")]
+Provider = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Threads = Annotated[int, typer.Option(min=0, help="Of the model; 0: all CPUs it may use.")]
+Recursive = Annotated[bool, typer.Option(help="Look into sub-folders.")]
+
+
+@app.command()
+def train(
+    source: Annotated[Path, typer.Option(help="Labelled images: one folder per class.")],
+    target: Annotated[Path, typer.Option(help="Unlabelled images, in any order of folders.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; must be new.")],
+    preset: Annotated[str | None, typer.Option(help="robust (default) or paper.")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="efficientnet_lite0 (default) or conv4.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="The backbone's weights: safetensors or a state dict.")
+    ] = None,
+    iterations: Annotated[int | None, typer.Option(help="Rounds of the alternation.")] = None,
+    novel: Annotated[
+        str | None, typer.Option(help="Are there new classes: auto, yes or no.")
+    ] = None,
+    k_max: Annotated[int | None, typer.Option(help="Most new classes looked for.")] = None,
+    k: Annotated[int | None, typer.Option(help="Fixes the number of new classes.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    image_size: Annotated[int | None, typer.Option(help="Pixels; 0: the backbone's own.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything random.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Decoding threads; 0: all CPUs.")] = None,
+    neighbours: Annotated[
+        bool | None, typer.Option(help="Keep the target's features in the bundle.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with any option.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for features; default: the user's cache.")
+    ] = None,
+    recursive: Recursive = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a stopped run.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is there.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Scan, print the plan, stop.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Adapt to an unlabelled folder: a bundle, a report, and the classes nobody named."""
+    options = {
+        "preset": preset,
+        "backbone": backbone,
+        "weights": str(weights) if weights else None,
+        "iterations": iterations,
+        "novel": novel,
+        "k_max": k_max,
+        "k": k,
+        "batch_size": batch_size,
+        "lr": lr,
+        "image_size": image_size,
+        "seed": seed,
+        "device": device,
+        "workers": workers,
+        "neighbours": neighbours,
+    }
+    with _needs_train_extra():
+        from scda.adapt import run
+        from scda.adapt.config import resolve
+        from scda.adapt.progress import Reporter
+
+    job = run.Job(
+        source=source,
+        target=target,
+        out=out,
+        cache=cache or user_cache() / "features",
+        config=resolve(options, config),
+        recursive=recursive,
+        overwrite=overwrite,
+        resume=resume,
+    )
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        if dry_run:
+            run.plan(job, reporter)
+            return
+        manifest = run.train(job, reporter)
+    discovered = len(manifest.classes) - manifest.num_known
+    if as_json:
+        _print_json({"bundle": str(out / "bundle"), "id": manifest.id, "k_star": discovered})
+    else:
+        for note in manifest.run["notes"]:
+            typer.echo(f"note: {note}", err=True)
+        typer.echo(f"{discovered} discovered classes; look at {out / 'report.html'}")
+        typer.echo(f"the bundle is {out / 'bundle'}")
+
+
+@app.command()
+def label(
+    bundle: Bundle,
+    images: Annotated[list[Path], typer.Argument(help="Folders or files.")],
+    out: Annotated[
+        list[str], typer.Option(help="FILE.csv or FILE.jsonl, may be repeated; - is CSV on stdout.")
+    ],
+    recursive: Recursive = True,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
+    workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
+    provider: Provider = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Label every image: one row per file, bad files included."""
+    from scda.adapt.progress import Reporter
+    from scda.serve.label import label as label_images
+
+    predictor = _load(bundle, provider=provider, threads=threads)
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        reporter.begin("labelling", 0)
+        summary = label_images(
+            predictor,
+            images,
+            out,
+            recursive=recursive,
+            batch_size=batch_size,
+            workers=workers,
+            on_progress=reporter.done,
+        )
+        for line in summary.lines():
+            reporter.say(line)
+    if summary.num_failed:
+        raise typer.Exit(FAILED_INPUTS)
+
+
+@app.command()
+def serve(
+    bundle: Bundle,
+    host: Annotated[str, typer.Option(help="IP address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 3000,
+    workers: Annotated[int, typer.Option(min=1, help="Server processes.")] = 1,
+    verbose: Verbose = False,
+) -> None:
+    """Answer over HTTP with one bundle; this process becomes the server."""
+    from scda.models.bundle import bundle_folder
+    from scda.serve.command import serve_command
+
+    folder = bundle_folder(bundle)
+    _load(folder)  # a bad bundle is told here, in one line, not by a dying worker
+    argv, environment = serve_command(folder, host=host, port=port, workers=workers)
+    os.execvpe(argv[0], argv, environment)
+
+
+@app.command()
+def evaluate(
+    bundle: Bundle,
+    labelled: Annotated[Path, typer.Argument(help="Target images in class folders.")],
+    as_json: AsJson = False,
+    provider: Provider = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure a bundle on a labelled target: every metric, in percent."""
+    with _needs_train_extra():
+        from scda.adapt.evaluate import evaluate as measure
+        from scda.adapt.evaluate import score
+    from scda.adapt.progress import Reporter
+
+    predictor = _load(bundle, provider=provider, threads=threads)
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        reporter.begin("evaluating", 0)
+        scored = score(predictor, labelled, on_progress=reporter.done)
+        fields = measure(scored, predictor)
+    _print_json(fields) if as_json else _print_table(fields)
+    if scored.rejected:
+        raise typer.Exit(FAILED_INPUTS)
+
+
+@app.command()
+def inspect(
+    bundle: Bundle,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check every checksum, replay the parity images.")
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show what a bundle holds."""
+    from scda.models.bundle import bundle_folder, read_manifest
+
+    folder = bundle_folder(bundle)
+    manifest = read_manifest(folder, checked=verify)
+    if as_json:
+        _print_json(manifest.to_json())
+    else:
+        typer.echo(f"bundle {manifest.id}, status: {', '.join(manifest.status)}")
+        for info in manifest.classes:
+            nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
+            typer.echo(f"{info.class_id}  {info.size:6} images  {info.label}{nearest}")
+    if verify:
+        _load(folder)
+        typer.echo("verified: checksums, model, index, parity images", err=True)
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
+    """Write a run's report again."""
+    with _needs_train_extra():
+        from scda.adapt.report import write_report
+
+    typer.echo(str(write_report(run)))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for data, run and labels.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a demo that is there.")
+    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run the main job on digits that install with the package: printed 0-5, handwritten 0-9."""
+    with _needs_train_extra():
+        from scda.adapt.demo import run_demo
+    from scda.adapt.progress import Reporter
+    from scda.serve.label import label as label_images
+
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        result = run_demo(out, seed=seed, overwrite=overwrite, reporter=reporter)
+        reporter.begin("labelling", 0)
+        labels = out / "labels.csv"
+        label_images(
+            _load(result.bundle), [result.target], [str(labels)], on_progress=reporter.done
+        )
+    _print_table(result.metrics)
+    typer.echo("these figures come from the digits' true labels, which training never saw")
+    typer.echo(f"report: {result.report}\nlabels: {labels}\nbundle: {result.bundle}")
+
+
+def user_cache() -> Path:
+    """Return the folder for what can be computed again."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "scda"
+
+
+def main() -> NoReturn:
+    """Run a command; every error a user can cause is one line and an exit code."""
+    _be_strict()
+    try:
+        code = app(standalone_mode=False) or 0
+    except ScdaError as error:
+        code = _fail(error.exit_code, str(error))
+    except TyperException as error:
+        code = _fail(UsageError.exit_code, error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        code = _fail(128 + signal.SIGINT, "interrupted; --resume goes on with a training run")
+    except _Terminated:
+        code = _fail(128 + signal.SIGTERM, "stopped; --resume goes on with a training run")
+    except BrokenPipeError:  # `scda-adapt label ... | head` is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:  # the outermost shell: whatever arrives here is a bug
+        code = _crash(error)
+    sys.exit(code)
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+def _be_strict() -> None:
+    def stop(number: int, frame: Any) -> None:
+        raise _Terminated
+
+    signal.signal(signal.SIGTERM, stop)
+    # Pillow only warns of a picture that is too large; the reader wants to refuse it.
+    from PIL import Image
+
+    warnings.simplefilter("error", Image.DecompressionBombWarning)
+
+
+def _fail(code: int, message: str) -> int:
+    print(f"scda-adapt: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _crash(error: Exception) -> int:
+    if "--verbose" in sys.argv:
+        traceback.print_exception(error)
+    return _fail(1, f"a bug: {error!r}; --verbose shows where")
+
+
+@contextmanager
+def _needs_train_extra() -> Iterator[None]:
+    """Turn a missing torch into what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("scda"):
+            raise
+        raise UsageError(f"{error.name} is missing; pip install 'scda[train]'") from None
+
+
+def _load(bundle: Path, *, provider: str = "auto", threads: int = 0) -> "Predictor":
+    from scda.models.bundle import bundle_folder
+    from scda.models.predictor import load_predictor
+
+    return load_predictor(bundle_folder(bundle), provider=provider, threads=threads)
+
+
+def _print_json(fields: dict[str, Any]) -> None:
+    typer.echo(json.dumps(fields, ensure_ascii=True))
+
+
+def _print_table(fields: dict[str, Any]) -> None:
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        typer.echo(f"{name:{width}}  {value}")

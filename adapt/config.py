@@ -1,0 +1,151 @@
+"""One training run as one frozen dataclass, and the presets it can start from."""
+
+import dataclasses
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scda.models.errors import UsageError
+
+_LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
+
+CHOICES = {
+    "adversary": ("sample", "class", "matrix"),
+    "confusion_rows": ("present", "all"),
+    "implicit_share": ("all", "half"),
+    "assignment": ("separate", "joint"),
+    "cluster_space": ("both", "features"),
+    "batchnorm": ("running", "target"),
+    "sampling": ("balanced", "shuffled"),
+    "novel": ("auto", "yes", "no"),
+    "device": ("auto", "cpu", "cuda"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """One run; stored in the run and in the bundle, so that a label can be traced to it.
+
+    The defaults are the preset `robust`. The numbered choices are those of docs/method.md.
+    """
+
+    preset: str = "robust"
+    # the model
+    backbone: str = "efficientnet_lite0"
+    weights: str = ""  # file with the backbone's weights; empty takes the embedded ones
+    image_size: int = 0  # pixels; 0 is the backbone's own
+    head_widths: tuple[int, ...] = (512, 256, 256)  # F's three layers, choice 18
+    # optimisation: constant SGD, a new optimiser per stage
+    batch_size: int = 32  # images per domain in one step
+    lr: float = 1e-3
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    sampling: str = "balanced"  # source and pseudo-labels: each class as often, or as it comes
+    batchnorm: str = "running"  # statistics for inference: of training, or the target's, choice 21
+    # pre-training, Eq. 1-6
+    pretrain_steps: int = 200  # the largest single lever: longer training loses the boundary
+    adversary: str = "sample"  # the form of L_adv, choice 1
+    temperature: float = 1.0  # of the class correlation, choice 5
+    confusion_rows: str = "present"  # which rows of the correlation count, choice 6
+    # alternation, Algorithm 2
+    iterations: int = 3  # E
+    round_steps: int = 150  # retraining steps per round; 0 is one pass over the target
+    # discovery, Algorithm 1
+    novel: str = "auto"  # are there new classes at all, choice 22b
+    k_max: int = 40
+    k: int = 0  # fixes k*; 0 estimates it
+    implicit_share: str = "all"  # how much of the images predicted new are clustered, choice 8
+    assignment: str = "separate"  # pseudo-labels: k-means on T_im alone, or the sweep's, choice 14
+    cluster_space: str = "both"  # F's features with or without the backbone's, choice 16b
+    pca: int = 64  # dimensions; 0 is off
+    restarts: int = 4  # of k-means, choice 15
+    # the machine
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0  # decoding threads; 0 takes the CPUs this process may use
+    neighbours: bool = True  # keep the target's features in the bundle
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work."""
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise UsageError(f"{name} is {getattr(self, name)!r}, want {' or '.join(allowed)}")
+        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 1, "iterations": 0}
+        least |= {"k": 0, "pca": 0, "round_steps": 0, "image_size": 0, "workers": 0, "seed": 0}
+        for name, lowest in least.items():
+            if getattr(self, name) < lowest:
+                raise UsageError(f"{name} is {getattr(self, name)}, want {lowest} or more")
+        if self.seed > _LARGEST_SEED:
+            raise UsageError(f"seed is {self.seed}, want {_LARGEST_SEED} or less")
+        if self.k and self.novel == "no":
+            raise UsageError(f"k is {self.k} and novel is 'no'; want one of them")
+        # `not (...)`: a TOML file may say nan, which is neither more nor less than anything.
+        if not 0 < self.lr < 1:
+            raise UsageError(f"lr is {self.lr}, want a number between 0 and 1")
+        for name in ("momentum", "weight_decay"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"{name} is {getattr(self, name)}, want 0 or more, less than 1")
+        if not 0 < self.temperature < math.inf:
+            raise UsageError(f"temperature is {self.temperature}, want more than 0")
+        if not self.head_widths or min(self.head_widths) < 1:
+            raise UsageError(f"head_widths is {self.head_widths}, want one width or more")
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "robust": {},
+    # The text to the letter; what it leaves open stands in docs/method.md.
+    "paper": {
+        "head_widths": (1024, 512, 256),
+        "sampling": "shuffled",
+        "batchnorm": "target",
+        "pretrain_steps": 1000,
+        "adversary": "matrix",
+        "confusion_rows": "all",
+        "iterations": 400,
+        "round_steps": 0,
+        "novel": "yes",
+        "implicit_share": "half",
+        "cluster_space": "features",
+        "restarts": 3,
+    },
+}
+
+
+def resolve(options: dict[str, Any], config_file: Path | None = None) -> TrainConfig:
+    """Return the config: option before config file before preset before default.
+
+    Args:
+        options: What the command line gave; None means not given.
+        config_file: A TOML file with fields of `TrainConfig`.
+
+    Raises:
+        UsageError: If a field is unknown or wrong, or the file cannot be read.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    from_file = _read(config_file) if config_file else {}
+    preset = given.get("preset", from_file.get("preset", "robust"))
+    if preset not in PRESETS:
+        raise UsageError(f"preset is {preset!r}, want {' or '.join(PRESETS)}")
+    fields = {**PRESETS[preset], **from_file, **given, "preset": preset}
+    if "head_widths" in fields:
+        fields["head_widths"] = tuple(fields["head_widths"])
+    return TrainConfig(**fields)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    types = {f.name: type(f.default) for f in dataclasses.fields(TrainConfig)}
+    try:
+        fields = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot read the config: {error}") from None
+    for name, value in fields.items():
+        if name not in types:
+            raise UsageError(f"{path}: no option {name!r}; there are {', '.join(sorted(types))}")
+        wanted = list if types[name] is tuple else types[name]
+        if not (type(value) is wanted or (wanted is float and type(value) is int)):
+            raise UsageError(f"{path}: {name} is {value!r}, want {wanted.__name__}")
+        if isinstance(value, list) and not all(type(width) is int for width in value):
+            raise UsageError(f"{path}: {name} is {value!r}, want whole numbers")
+    return fields

@@ -1,0 +1,72 @@
+"""The demo: the whole main job on pictures of digits that install with other packages."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.demo_backbone import train_backbone
+from scda.adapt.demo_data import write_handwritten_digits, write_printed_digits
+from scda.adapt.evaluate import evaluate, score
+from scda.adapt.progress import Reporter
+from scda.adapt.run import Job, train
+from scda.models.errors import UsageError
+from scda.models.predictor import load_predictor
+
+PER_CLASS = 300  # printed pictures of each digit
+_PARTS = {"source", "target", "labelled", "backbone.safetensors", "features", "run", "labels.csv"}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a demo leaves behind."""
+
+    bundle: Path
+    report: Path
+    target: Path
+    metrics: dict[str, Any]  # measured with labels that training never saw
+
+
+def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> Demo:
+    """Draw printed digits 0-5, train a small backbone on them, adapt to handwritten 0-9.
+
+    Args:
+        out: Folder for everything the demo makes.
+        seed: Of everything random.
+        overwrite: Whether an earlier demo in `out` is replaced.
+        reporter: Of the progress.
+
+    Raises:
+        UsageError: If `out` holds something else, or a demo without `overwrite`.
+    """
+    _make_room(out, overwrite=overwrite)
+    source, target, labelled = out / "source", out / "target", out / "labelled"
+    weights = out / "backbone.safetensors"
+    reporter.say("drawing printed digits 0-5, unpacking handwritten digits 0-9")
+    write_printed_digits(source, per_class=PER_CLASS, seed=seed)
+    write_handwritten_digits(target, labelled, seed=seed)
+    reporter.begin("training a small backbone on print alone", 0)
+    train_backbone(source, weights, seed=seed, on_step=reporter.done)
+    job = Job(
+        source=source,
+        target=target,
+        out=out / "run",
+        cache=out / "features",
+        config=TrainConfig(backbone="conv4", weights=str(weights), seed=seed),
+    )
+    train(job, reporter)
+    predictor = load_predictor(job.out / "bundle")
+    reporter.begin("evaluating", 0)
+    scored = score(predictor, labelled, on_progress=reporter.done)
+    return Demo(job.out / "bundle", job.out / "report.html", target, evaluate(scored, predictor))
+
+
+def _make_room(out: Path, *, overwrite: bool) -> None:
+    there = {path.name for path in out.iterdir()} if out.is_dir() else set()
+    if there - _PARTS or (out.exists() and not out.is_dir()):
+        raise UsageError(f"{out}: holds something that is no demo; want another folder")
+    if there and not overwrite:
+        raise UsageError(f"{out}: a demo is there; --overwrite replaces it")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)

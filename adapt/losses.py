@@ -1,0 +1,148 @@
+"""The losses of SCDA as functions of tensors (Eq. 1, 2, 4, 7, 9).
+
+C counts all outputs, K the known ones; in pre-training C = K + 1 and the last output is `unknown`.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def class_correlation(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """Return what share of its probability each class gives to each class.
+
+    A confident image counts for more: its weight is 1 + exp(-entropy in nats). The weights' mean
+    would divide out in the row sums, so it is left out.
+
+    Args:
+        logits: (N, C), before softmax.
+        temperature: Above 1 softens the probabilities.
+
+    Returns:
+        (C, C); each row sums to 1, the diagonal is what a class keeps for itself. A class that no
+        image gives any probability has a row of zeros.
+
+    Raises:
+        ValueError: If `logits` is not (N, C) or N is 0.
+
+    Source: SCDA (Zhuang et al. 2022), Eq. 1 and the row normalisation after it;
+    Jin et al. 2020, https://arxiv.org/abs/1912.03699
+    """
+    log_probs = _log_softmax(logits, temperature)
+    probs = log_probs.exp()
+    shared = (probs * _certainty(log_probs)[:, None]).T @ probs  # (C, C)
+    # Rows, not columns: without keepdim the same line would normalise the transpose (choice 4).
+    return shared / shared.sum(dim=1, keepdim=True).clamp_min(torch.finfo(shared.dtype).tiny)
+
+
+def class_confusion(correlation: Tensor, *, num_classes: int, rows: str = "all") -> Tensor:
+    """Return the mean share that a class gives to others among the first `num_classes`, 0 to 1.
+
+    With the K known classes this is L_kcc (Eq. 4), with all K + k* it is L_tcc (Eq. 9).
+
+    Args:
+        correlation: (C, C), as `class_correlation` gives it.
+        num_classes: Rows and columns that count; C or fewer.
+        rows: `all` takes the mean over all of them, `present` over those that have any mass: with
+            more classes than images in the batch most rows would only dilute the rest (choice 6).
+
+    Raises:
+        ValueError: If `rows` is something else.
+
+    Source: SCDA, Eq. 4 and 9.
+    """
+    part = correlation[:num_classes, :num_classes]
+    shared = part.sum() - part.trace()
+    if rows == "all":
+        return shared / num_classes
+    if rows != "present":
+        raise ValueError(f"rows is {rows!r}, want all or present")
+    present = (correlation[:num_classes].detach().sum(dim=1) > 0.5).sum()  # a row sums to 1 or 0
+    return shared / present.clamp_min(1)
+
+
+def adversarial(logits: Tensor, *, form: str, temperature: float = 1.0) -> Tensor:
+    """Return L_adv: how far `unknown` is from a half, in nats; its least value is log 2.
+
+    Args:
+        logits: (N, K + 1) of target images, behind `reverse_gradient`.
+        form: `matrix` is Eq. 2: the mean over known classes of what they give to `unknown`;
+            `class` holds each known class to a half, as the sentence before Eq. 2 reads; `sample`
+            each image's probability of `unknown` (OSBP, Saito et al. 2018).
+        temperature: Of the class correlation.
+
+    Raises:
+        ValueError: If the form is another one, or `logits` is not (N, C) or N is 0.
+
+    Source: SCDA, Eq. 2 (decisions, choice 1).
+    """
+    if form == "sample":
+        log_probs = _log_softmax(logits, 1)
+        return _from_a_half(log_probs[:, -1], log_probs[:, :-1].logsumexp(dim=1)).mean()
+    given, kept = _given_to_unknown(_log_softmax(logits, temperature))
+    if form == "class":
+        return _from_a_half(given, kept).mean()
+    if form == "matrix":
+        return _from_a_half(given.logsumexp(dim=0), kept.logsumexp(dim=0)) + math.log(len(given))
+    raise ValueError(f"form is {form!r}, want matrix, class or sample")
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Return each image's prediction entropy in nats, (N,), from (N, C) logits.
+
+    Source: SCDA, Eq. 7.
+    """
+    log_probs = _log_softmax(logits, 1)
+    return -(log_probs.exp() * log_probs).sum(dim=1)
+
+
+def reverse_gradient(features: Tensor) -> Tensor:
+    """Return the features; on the way back their gradient changes sign.
+
+    Between C and F this makes C minimise what F maximises (Eq. 5 and 6).
+
+    Source: Ganin and Lempitsky 2015, https://arxiv.org/abs/1409.7495
+    """
+    reversed_features: Tensor = _ReverseGradient.apply(features)
+    return reversed_features
+
+
+def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
+    if logits.ndim != 2 or len(logits) == 0:
+        raise ValueError(f"logits must be (N, C) with N > 0, got {tuple(logits.shape)}")
+    return (logits / temperature).log_softmax(dim=1)
+
+
+def _certainty(log_probs: Tensor) -> Tensor:
+    """Return the weight of each image in Eq. 1, (N,), 1 to 2."""
+    return 1 + (log_probs.exp() * log_probs).sum(dim=1).exp().detach()
+
+
+def _given_to_unknown(log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log R[j, unknown] and log(1 - R[j, unknown]) of the known classes, (K,) each.
+
+    The same numbers as in `class_correlation`, without a quotient of two tiny sums: of a class
+    that no image is given, the loss's gradient would not be finite.
+    """
+    known = log_probs[:, :-1]
+    part = (_certainty(log_probs).log()[:, None] + known).log_softmax(dim=0)  # (N, K), of a row
+    given = (part + log_probs[:, -1:]).logsumexp(dim=0)
+    kept = (part + known.logsumexp(dim=1, keepdim=True)).logsumexp(dim=0)
+    return given, kept
+
+
+def _from_a_half(log_share: Tensor, log_rest: Tensor) -> Tensor:
+    """Binary cross-entropy against 1/2 of a share and what is left of it, both as logarithms."""
+    return -(log_share + log_rest) / 2
+
+
+class _ReverseGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, features: Tensor) -> Tensor:
+        return features.view_as(features)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return -gradients[0]

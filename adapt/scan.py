@@ -1,0 +1,88 @@
+"""What is in the source and the target folder, before any image is read."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from scda.models.errors import DataError, ImageError, UsageError
+from scda.models.files import count_hidden, is_hidden, walk
+from scda.models.images import open_image, read_bytes
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A file that was found and is no usable image."""
+
+    path: Path
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files under each class folder, classes sorted by name."""
+
+    root: Path
+    classes: dict[str, tuple[Path, ...]]
+    hidden: int  # files and folders skipped
+
+
+@dataclass(frozen=True)
+class TargetFiles:
+    """The files under the target folder; sub-folder names mean nothing."""
+
+    root: Path
+    paths: tuple[Path, ...]
+    hidden: int  # files and folders skipped
+
+
+def scan_source(root: Path, *, recursive: bool = True) -> SourceFiles:
+    """Return the files of every class folder, empty ones included.
+
+    Raises:
+        UsageError: If `root` is no folder that can be read.
+        DataError: If it has no class folder.
+    """
+    _require_folder(root, "source")
+    try:
+        entries = list(os.scandir(root))
+    except OSError as error:
+        raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
+    folders = sorted(
+        entry.name for entry in entries if entry.is_dir() and not is_hidden(entry.name)
+    )
+    if not folders:
+        raise DataError(f"{root}: no class folder in it; want one folder per class")
+    classes = {name: tuple(walk(root / name, recursive=recursive)) for name in folders}
+    return SourceFiles(root, classes, count_hidden(root))
+
+
+def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
+    """Return every file under the target folder.
+
+    Raises:
+        UsageError: If `root` is no folder.
+        DataError: If there is no file in it.
+    """
+    _require_folder(root, "target")
+    paths = tuple(walk(root, recursive=recursive))
+    if not paths:
+        raise DataError(f"{root}: no file in it; want a folder of images")
+    return TargetFiles(root, paths, count_hidden(root))
+
+
+def unreadable(paths: tuple[Path, ...]) -> list[Rejected]:
+    """Return the files whose header already says that they are no usable image."""
+    rejected = []
+    for path in paths:
+        try:
+            open_image(read_bytes(path))
+        except ImageError as error:
+            rejected.append(Rejected(path, error.code, str(error)))
+    return rejected
+
+
+def _require_folder(root: Path, role: str) -> None:
+    if not root.is_dir():
+        what = "is a file" if root.exists() else "does not exist"
+        raise UsageError(f"{root}: the {role} folder {what}")

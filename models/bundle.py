@@ -1,0 +1,205 @@
+"""The bundle: the one folder that serving reads; written whole, read with every checksum.
+
+Nothing in it is a pickle, every path is relative, and only names.json ever changes.
+"""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from scda.models.errors import GateError, UsageError
+from scda.models.files import folder_written_atomically
+from scda.models.preprocess import Preprocessing
+
+SCHEMA_VERSION = 1
+MANIFEST, NAMES = "bundle.json", "names.json"
+MODEL, CLUSTERS, PARITY = "model.onnx", "clusters.faiss", "parity.npz"
+NEIGHBOURS, NEIGHBOUR_ROWS = "neighbours.faiss", "neighbours.parquet"
+REQUIRED = (MODEL, CLUSTERS, PARITY)
+_DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassInfo:
+    """One output of the model."""
+
+    class_id: str  # known-000 ..., discovered-000 ...
+    label: str  # the folder's name, or the class id until somebody names it
+    kind: str  # known | discovered
+    size: int  # target images predicted as it
+    mean_confidence: float  # over those images, 0 to 1
+    radius: dict[str, float]  # quantiles of its members' distance to the centroid
+    nearest_known: str | None  # of a discovered class: the id of the closest known one
+    exemplars: tuple[str, ...]  # paths in the bundle, most typical first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """The contents of bundle.json."""
+
+    classes: tuple[ClassInfo, ...]  # in output order
+    preprocessing: Preprocessing
+    thresholds: dict[str, float]
+    status: tuple[str, ...]  # `ok`, or what the user should know
+    files: dict[str, str]  # path → SHA-256 of every file but bundle.json and names.json
+    run: dict[str, Any]  # config, versions, times, host; not part of the id
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def id(self) -> str:
+        """The first 16 hex digits of the SHA-256 of everything but the run."""
+        fields = self._fields()
+        del fields["run"]
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def class_ids(self) -> list[str]:
+        """The class ids in output order."""
+        return [info.class_id for info in self.classes]
+
+    @property
+    def num_known(self) -> int:
+        """How many of the classes are known, K; they come first."""
+        return sum(info.kind == "known" for info in self.classes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contents of bundle.json."""
+        return {"id": self.id, **self._fields()}
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields["classes"] = [dataclasses.asdict(info) for info in self.classes]
+        fields["preprocessing"] = self.preprocessing.to_json()
+        return fields
+
+
+def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
+    """Make the files in `draft` a bundle at `folder`, replacing what stood there.
+
+    Args:
+        draft: A folder with every file of the bundle but bundle.json.
+        folder: Where the bundle shall stand.
+        fields: `Manifest`'s fields without `files` and `schema_version`.
+    """
+    manifest = Manifest(files=checksums(draft), **fields)
+    with folder_written_atomically(folder) as new:
+        for path in draft.iterdir():
+            shutil.move(path, new / path.name)
+        text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=True, allow_nan=False)
+        (new / MANIFEST).write_text(text)
+    return manifest
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """Return path → SHA-256 of every file under `folder` but bundle.json and names.json."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): file_sha256(path)
+        for path in paths
+        if path.relative_to(folder).as_posix() not in (MANIFEST, NAMES)
+    }
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def bundle_folder(path: Path) -> Path:
+    """Return the bundle's folder: `path`, or its `bundle/` where `path` is a run.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    for folder in (path, path / "bundle"):
+        if (folder / MANIFEST).is_file():
+            return folder
+    if not path.exists():
+        raise UsageError(f"{path}: no such folder; want a bundle or a run")
+    # A folder with a model in it is a bundle that lost its manifest, not a wrong path.
+    damaged = any((folder / MODEL).is_file() for folder in (path, path / "bundle"))
+    error = GateError if damaged else UsageError
+    raise error(f"{path}: no {MANIFEST} here; want a bundle or a finished run")
+
+
+def read_manifest(folder: Path, *, checked: bool = True) -> Manifest:
+    """Return what bundle.json says.
+
+    Args:
+        folder: The bundle.
+        checked: Also compare every file with its checksum.
+
+    Raises:
+        GateError: If the bundle is damaged, incomplete or of another schema.
+    """
+    manifest = _parse(folder / MANIFEST)
+    _check_paths(folder, manifest)
+    if checked:
+        _check_sums(folder, manifest)
+    return manifest
+
+
+def _parse(path: Path) -> Manifest:
+    try:
+        fields = json.loads(path.read_bytes())
+        version = fields.pop("schema_version")
+        stored_id = fields.pop("id")
+    except _DAMAGED as error:
+        raise GateError(f"{path}: damaged: {error!r}") from None
+    if version != SCHEMA_VERSION:
+        raise GateError(f"{path}: schema {version}, this version reads {SCHEMA_VERSION}")
+    try:
+        classes = tuple(_class_info(entry) for entry in fields.pop("classes"))
+        preprocessing = Preprocessing.from_json(fields.pop("preprocessing"))
+        manifest = Manifest(
+            classes=classes,
+            preprocessing=preprocessing,
+            status=tuple(fields.pop("status")),
+            files=dict(fields.pop("files")),
+            **fields,
+        )
+    except GateError as error:
+        raise GateError(f"{path}: {error}") from None
+    except _DAMAGED as error:
+        raise GateError(f"{path}: damaged: {error!r}") from None
+    if manifest.id != stored_id:
+        raise GateError(f"{path}: damaged (its id is {stored_id}, its contents give {manifest.id})")
+    return manifest
+
+
+def _check_paths(folder: Path, manifest: Manifest) -> None:
+    missing = [name for name in (*REQUIRED, *manifest.files) if not (folder / name).is_file()]
+    if missing:
+        raise GateError(f"{folder}: {missing[0]} is missing")
+    exemplars = [path for info in manifest.classes for path in info.exemplars]
+    unlisted = [name for name in (*REQUIRED, *exemplars) if name not in manifest.files]
+    if unlisted:
+        raise GateError(f"{folder}: {MANIFEST} does not list {unlisted[0]}")
+    # Exemplars are served; a bundle from elsewhere must not reach out of its folder.
+    outside = [name for name in manifest.files if not _is_inside(PurePosixPath(name))]
+    if outside:
+        raise GateError(f"{folder}: {MANIFEST} lists {outside[0]}, want a path inside the bundle")
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _check_sums(folder: Path, manifest: Manifest) -> None:
+    for name, expected in manifest.files.items():
+        try:
+            found = file_sha256(folder / name)
+        except OSError as error:
+            raise GateError(f"{folder}: {name}: cannot read: {error.strerror}") from None
+        if found != expected:
+            raise GateError(f"{folder}: {name} is damaged (checksum differs)")
+
+
+def _class_info(entry: dict[str, Any]) -> ClassInfo:
+    return ClassInfo(**{**entry, "exemplars": tuple(entry["exemplars"])})

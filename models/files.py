@@ -1,0 +1,120 @@
+"""Files that are whole or absent, and the images under a folder."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scda.models.errors import UsageError
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder is skipped: `.x`, and macOS's `._x` beside every image."""
+    return name.startswith(".")
+
+
+def walk(root: Path, *, recursive: bool = True) -> Iterator[Path]:
+    """Yield every regular file under `root`, depth first, sorted by name; hidden ones left out.
+
+    Links to folders are not followed, so that a loop cannot hang a scan. A sub-folder that cannot
+    be read is yielded itself: it fails as one unreadable file, not as the whole scan.
+
+    Raises:
+        UsageError: If `root` is no folder that can be read.
+    """
+    try:
+        entries = _entries(root)
+    except OSError as error:
+        raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
+    yield from _walk(entries, recursive=recursive)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _walk(entries: list[os.DirEntry[str]], *, recursive: bool) -> Iterator[Path]:
+    for entry in entries:
+        if is_hidden(entry.name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if recursive:
+                try:
+                    inner = _entries(Path(entry.path))
+                except OSError:
+                    yield Path(entry.path)
+                    continue
+                yield from _walk(inner, recursive=True)
+        # A link that leads in a circle makes entry.is_file() raise; os.path.isfile says no.
+        elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):
+            yield Path(entry.path)
+
+
+def count_hidden(root: Path) -> int:
+    """Return how many hidden files and folders `walk` leaves out under `root`."""
+    hidden = 0
+    for _, folders, files in os.walk(root):
+        hidden += sum(is_hidden(name) for name in (*folders, *files))
+        folders[:] = [name for name in folders if not is_hidden(name)]
+    return hidden
+
+
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Write a file that is never seen half-written: temporary file, fsync, rename."""
+    raw = data.encode() if isinstance(data, str) else data
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(raw)
+            _sync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+@contextmanager
+def folder_written_atomically(folder: Path) -> Iterator[Path]:
+    """Give an empty folder to fill; at the end it stands at `folder`, whole, or not at all.
+
+    A folder that stood there before is replaced in the same moment.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    old = draft.with_name(draft.name + ".old")
+    try:
+        yield draft
+        for path in draft.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    _sync(file.fileno())
+        draft.chmod(0o755)
+        if folder.exists():
+            folder.rename(old)
+        try:
+            draft.rename(folder)
+        except BaseException:
+            if old.exists():
+                old.rename(folder)
+            raise
+        _sync_folder(folder.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(handle: int) -> None:
+    os.fsync(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

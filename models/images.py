@@ -1,0 +1,216 @@
+"""Bytes to an upright 8-bit RGB image: the one reader for training, labelling and serving.
+
+What a format leaves open is settled here once: EXIF rotation is applied, transparency is laid on
+white, 16-bit greys are scaled to 8 bits, an animation gives its first frame. Colour profiles are
+ignored.
+"""
+
+import io
+import os
+import re
+import struct
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from PIL import ExifTags, Image, ImageFile
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
+
+from scda.models.errors import ImageError
+
+# Pillow warns where we answer with an error; silencing it per call would not be safe in threads.
+warnings.filterwarnings("ignore", module=r"PIL\.")
+
+DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
+MAX_PIXELS = 50_000_000  # width x height as the header states them
+MAX_BYTES = 64 * 2**20
+MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole picture. libtiff's limit, too
+
+# Formats that decode inside Pillow alone; EPS, for one, would start Ghostscript.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
+_HEIC_BRANDS = (b"heic", b"heix", b"mif1", b"msf1", b"hevc")
+# What Pillow's decoders were seen to raise, or may raise, on damaged or hostile bytes.
+_DECODE_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+    Warning,  # only where the process makes errors of them
+    struct.error,
+    zlib.error,
+)
+_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+_SCAN, _END = b"\xff\xda", b"\xff\xd9"
+_JPEG_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # not a stuffed byte, not a restart
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}  # EXIF orientation → what undoes it
+
+
+def read_file(
+    path: Path, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
+) -> Image.Image:
+    """Return the image in a file, upright, 8-bit RGB.
+
+    Raises:
+        ImageError: With code `unreadable`, `too_many_bytes`, or as `read_image` says.
+    """
+    return read_image(read_bytes(path, max_bytes=max_bytes), max_pixels=max_pixels)
+
+
+def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        ImageError: With code `unreadable`, or `too_many_bytes` above `max_bytes`.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise ImageError("unreadable", f"cannot read: {error.strerror or error}") from None
+    if len(data) > max_bytes:
+        raise ImageError("too_many_bytes", f"{size:,} bytes, at most {max_bytes:,} are read")
+    return data
+
+
+def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Return the image in `data`, upright, 8-bit RGB.
+
+    Args:
+        data: A whole image file; its format is told by its content, never by a name.
+        max_pixels: Larger images are refused by their header, before they are decoded.
+
+    Raises:
+        ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
+    """
+    image = open_image(data, max_pixels=max_pixels)
+    try:
+        image.load()
+        return _to_rgb(_upright(image))
+    except _BOMBS:
+        raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
+    except _DECODE_ERRORS as error:
+        raise ImageError("cannot_decode", f"damaged {image.format}: {_one_line(error)}") from None
+
+
+def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Return the image with its header read and its pixels not yet.
+
+    Raises:
+        ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
+    """
+    if not data:
+        raise ImageError("empty", "the file has no bytes")
+    factory = _factory(data[:16])
+    try:
+        # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
+        image = factory(io.BytesIO(data), "")
+        pixels = _pixels(image)
+    except _BOMBS:
+        raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
+    except _DECODE_ERRORS as error:
+        raise ImageError("cannot_decode", f"damaged header: {_one_line(error)}") from None
+    if pixels > max_pixels:
+        raise ImageError("too_many_pixels", f"{pixels:,} pixels, at most {max_pixels:,} are read")
+    _check_markers(image, data)
+    return image
+
+
+def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
+    """Return Pillow's reader for bytes that begin so; Pillow's own tests decide.
+
+    Raises:
+        ImageError: If they begin like none of `FORMATS`.
+    """
+    Image.init()
+    for name in FORMATS:
+        factory, accepts = Image.OPEN.get(name, (None, None))  # a build may lack a format
+        # An accept function may answer with a text: "that is mine, but I cannot open it".
+        if factory and accepts and accepts(prefix) is True:
+            return factory
+    if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
+        raise ImageError("cannot_decode", "HEIC is not supported; convert it to JPEG or PNG")
+    raise ImageError("not_an_image", f"no known image signature: starts with {prefix[:4]!r}")
+
+
+def _pixels(image: Image.Image) -> int:
+    """Return how many pixels decoding takes: a TIFF's one tile may be larger than its image."""
+    width, height = image.size
+    if isinstance(image, TiffImageFile):
+        tags = image.tag_v2
+        return max(width * height, int(tags.get(TILEWIDTH, 0) * tags.get(TILELENGTH, 0)))
+    return width * height
+
+
+def _check_markers(image: Image.Image, data: bytes) -> None:
+    """Refuse what the two JPEG decoders would let pass: work without end, and a missing end."""
+    # The count of the marker alone is quick and rarely too high: then the true count decides.
+    many_scans = isinstance(image, JpegImageFile) and data.count(_SCAN) > MAX_SCANS
+    if many_scans and _scans(data) > MAX_SCANS:
+        raise ImageError("cannot_decode", f"JPEG of more than {MAX_SCANS} scans")
+    # Cut between two tiles it would be read, with black where the rest was.
+    if image.format == "JPEG2000" and _END not in data:
+        raise ImageError("cannot_decode", "damaged JPEG2000: the end is missing")
+
+
+def _scans(jpeg: bytes) -> int:
+    """Return how many passes over its pixels a JPEG asks for; a film behind it is not its own."""
+    scans, position = 0, 2
+    while (marker := _JPEG_MARKER.search(jpeg, position)) and marker[0] != _END:
+        scans += marker[0] == _SCAN
+        length = jpeg[marker.end() : marker.end() + 2]
+        position = marker.end() + int.from_bytes(length)
+    return scans
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Return the image turned as its EXIF tag asks; unreadable EXIF turns nothing.
+
+    ImageOps.exif_transpose would also rewrite the EXIF data, and fail on a tag that is no matter.
+    """
+    try:
+        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except _DECODE_ERRORS:
+        return image
+    return image if turn is None else image.transpose(turn)
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return _from_16_bit(image)
+    if image.mode in ("I", "F"):
+        raise ImageError("cannot_decode", f"{image.format} of 32-bit pixels, want 8 or 16 bits")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    return image.convert("RGB")
+
+
+def _from_16_bit(image: Image.Image) -> Image.Image:
+    # Pillow's own conversion clips at 255 and turns most 16-bit pictures white.
+    grey = np.asarray(image).astype(np.uint32)
+    grey[grey == image.info.get("transparency", -1)] = 65535
+    return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

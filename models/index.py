@@ -1,0 +1,71 @@
+"""Nearest centroids and nearest target images, in cosine distance (1 - cosine, 0 to 2)."""
+
+from pathlib import Path
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.models.errors import GateError
+
+Features = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+EXACT_UP_TO = 100_000  # vectors; above, an approximate index answers
+_HNSW_LINKS = 32
+
+
+def normalised(features: Features) -> Features:
+    """Return (N, D) rows of length 1; a row of zeros stays one."""
+    norms = np.linalg.norm(features, axis=1, keepdims=True)
+    return np.ascontiguousarray(features / np.maximum(norms, np.finfo(np.float32).tiny), np.float32)
+
+
+def build_index(features: Features) -> faiss.Index:
+    """Return an index of the normalised rows; ids are row numbers."""
+    width = features.shape[1]
+    vectors: faiss.Index
+    if len(features) <= EXACT_UP_TO:
+        vectors = faiss.IndexFlatIP(width)
+    else:
+        vectors = faiss.IndexHNSWFlat(width, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexIDMap2(vectors)
+    index.add_with_ids(normalised(features), np.arange(len(features), dtype=np.int64))
+    return index
+
+
+def write_index(index: faiss.Index, path: Path) -> None:
+    """Write an index file."""
+    faiss.write_index(index, str(path))
+
+
+def read_index(path: Path, *, width: int) -> faiss.Index:
+    """Return the index in a file.
+
+    Raises:
+        GateError: If the file is no index, or its vectors are not `width` long.
+    """
+    try:
+        index = faiss.read_index(str(path))
+    except (MemoryError, RuntimeError):
+        raise GateError(f"{path.name}: not a faiss index") from None
+    if index.d != width:
+        raise GateError(f"{path.name}: vectors are {index.d} long, the model gives {width}")
+    return index
+
+
+def nearest(index: faiss.Index, features: Features, count: int) -> tuple[Features, Ids]:
+    """Return distances and ids of the `count` nearest vectors, each (N, count), nearest first.
+
+    There are fewer columns where the index holds, or an approximate one finds, fewer.
+
+    Raises:
+        ValueError: If a feature is not finite, or `features` is not (N, D) with the index's D.
+    """
+    if features.ndim != 2 or features.shape[1] != index.d:
+        raise ValueError(f"features must be (N, {index.d}), got {features.shape}")
+    if not np.isfinite(features).all():
+        raise ValueError("features must be finite")
+    cosines, ids = index.search(normalised(features), min(count, index.ntotal))
+    found = (ids >= 0).all(axis=0)  # an approximate index may find fewer; faiss pads with id -1
+    return np.clip(1 - cosines[:, found], 0, 2).astype(np.float32), ids[:, found].astype(np.int64)

@@ -1,0 +1,59 @@
+"""The networks of SCDA: F = backbone and head, C = one linear layer; tensor in, tensor out."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from scda.models.backbones import Backbone
+
+
+class FeatureHead(nn.Sequential):
+    """The trained part of F: (Linear, BatchNorm, ReLU) per width; (N, D_backbone) → (N, D).
+
+    Source: SCDA, supplement 2.1: four fully connected layers with batch normalisation replace
+    the backbone's last one; the last of them is C (decisions, choice 18).
+    """
+
+    def __init__(self, backbone_width: int, widths: Sequence[int]) -> None:
+        """Stack the layers, as wide as `widths` says."""
+        layers: list[nn.Module] = []
+        for before, after in zip([backbone_width, *widths], widths, strict=False):
+            layers += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
+        super().__init__(*layers)
+        self.width = widths[-1]
+
+
+class PixelBackbone(nn.Module):
+    """Normalisation and backbone: (N, H, W, 3) uint8 → (N, D_backbone)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, backbone: Backbone) -> None:
+        """Keep the network and its normalisation together."""
+        super().__init__()
+        self.network = backbone.network
+        for name in ("mean", "std"):
+            values = torch.tensor(getattr(backbone.preprocessing, name)).view(1, 3, 1, 1)
+            self.register_buffer(name, values)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the backbone's features."""
+        images = (pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std
+        features: Tensor = self.network(images)
+        return features
+
+
+class PixelClassifier(nn.Module):
+    """All of F and C: (N, H, W, 3) uint8 → probabilities (N, C) and features (N, D)."""
+
+    def __init__(self, backbone: Backbone, head: nn.Module, classifier: nn.Module) -> None:
+        """Put the three parts together."""
+        super().__init__()
+        self.backbone, self.head, self.classifier = PixelBackbone(backbone), head, classifier
+
+    def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return softmax probabilities and F's features."""
+        features = self.head(self.backbone(pixels))
+        return self.classifier(features).softmax(dim=1), features

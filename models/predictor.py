@@ -1,0 +1,204 @@
+"""Pixels to predictions: the model's answer with names applied, distances, and doubts."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from scda.models.bundle import (
+    CLUSTERS,
+    MANIFEST,
+    MODEL,
+    NAMES,
+    PARITY,
+    Manifest,
+    read_manifest,
+)
+from scda.models.errors import GateError
+from scda.models.index import nearest, read_index
+from scda.models.names import UNKNOWN, Names, merge_matrix, read_names
+from scda.models.parity import Reference, check_parity
+from scda.models.preprocess import Pixels
+from scda.models.session import Session
+
+TOP = 5  # entries of `top` and `nearest`
+OUTLIER_QUANTILE = "q99"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What is said of one image; the same fields over HTTP and in every row."""
+
+    label: str
+    kind: str  # known | discovered | unknown
+    class_id: str
+    confidence: float  # 0 to 1
+    outlier: bool  # farther from every centroid than 99% of that class's own images
+    entropy: float  # nats
+    margin: float  # first minus second probability
+    nearest: tuple[dict[str, Any], ...]  # {class_id, label, distance}, nearest first
+    top: tuple[dict[str, Any], ...]  # {class_id, label, confidence}, most probable first
+    model_id: str
+    names_version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+            "nearest": [dict(entry) for entry in self.nearest],
+            "top": [dict(entry) for entry in self.top],
+        }
+
+
+FIELDS = tuple(f.name for f in dataclasses.fields(Prediction))
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the model gave for N images."""
+
+    probabilities: NDArray[np.float32]  # (N, C), names not yet applied
+    features: NDArray[np.float32]  # (N, D)
+
+
+class Predictor:
+    """A loaded bundle: prepares images and answers for them."""
+
+    def __init__(self, folder: Path, manifest: Manifest, session: Session, index: faiss.Index):
+        """Put the parts together; `load_predictor` reads them."""
+        self.folder, self.manifest, self.session = folder, manifest, session
+        self._index = index
+        self._id = manifest.id
+        quantiles = [info.radius[OUTLIER_QUANTILE] for info in manifest.classes]
+        self._radii = np.array(quantiles, np.float32)
+        self.rename(read_names(folder / NAMES, manifest.class_ids))
+
+    def rename(self, names: Names) -> None:
+        """Answer with other names, merges and drops from now on."""
+        ids, matrix = merge_matrix(names, self.manifest.class_ids)
+        known = {info.class_id: info for info in self.manifest.classes}
+        labels = {i: names.labels.get(i, known[i].label) if i in known else UNKNOWN for i in ids}
+        kinds = {i: known[i].kind if i in known else UNKNOWN for i in ids}
+        # One assignment, so that a request in another thread never sees half of a renaming.
+        self._naming = _Naming(names, tuple(ids), matrix, labels, kinds)
+
+    @property
+    def names(self) -> Names:
+        """The names in force."""
+        return self._naming.names
+
+    def prepare(self, image: Image.Image) -> Pixels:
+        """Return an image from `read_image` as the model's input, (H, W, 3) uint8."""
+        return self.manifest.preprocessing.apply(image)
+
+    def predict(self, pixels: Sequence[Pixels]) -> list[Prediction]:
+        """Return one prediction per prepared image, in order."""
+        return self.describe(self.run(pixels)) if len(pixels) else []
+
+    def run(self, pixels: Sequence[Pixels]) -> Outputs:
+        """Return the bare outputs of the model for prepared images."""
+        return Outputs(*self.session.run(np.stack(pixels)))
+
+    def describe(self, outputs: Outputs) -> list[Prediction]:
+        """Return the predictions that the outputs mean, under the names in force."""
+        naming = self._naming
+        named = outputs.probabilities @ naming.matrix  # (N, remaining)
+        distances, ids = nearest(self._index, outputs.features, len(self._radii))
+        outliers: NDArray[np.bool_] = np.all(distances > self._radii[ids], axis=1)
+        return [
+            self._prediction(naming, *row)
+            for row in zip(named, distances, ids, outliers, strict=True)
+        ]
+
+    def _prediction(
+        self,
+        naming: "_Naming",
+        probabilities: NDArray[np.float32],
+        distances: NDArray[np.float32],
+        ids: NDArray[np.int64],
+        outlier: np.bool_,
+    ) -> Prediction:
+        order = np.argsort(-probabilities, kind="stable")
+        best = naming.ids[order[0]]
+        return Prediction(
+            label=naming.labels[best],
+            kind=naming.kinds[best],
+            class_id=best,
+            confidence=float(probabilities[order[0]]),
+            outlier=bool(outlier),
+            entropy=_entropy(probabilities),
+            margin=float(probabilities[order[0]] - probabilities[order[1]])
+            if len(order) > 1
+            else 1.0,
+            nearest=tuple(naming.nearest(self.manifest.class_ids, distances, ids)),
+            top=tuple(naming.entry(i, confidence=float(probabilities[i])) for i in order[:TOP]),
+            model_id=self._id,
+            names_version=naming.names.version,
+        )
+
+
+@dataclass(frozen=True)
+class _Naming:
+    names: Names
+    ids: tuple[str, ...]  # the classes that remain after merges and drops
+    matrix: NDArray[np.float32]  # (C, remaining)
+    labels: dict[str, str]
+    kinds: dict[str, str]
+
+    def entry(self, position: int, **value: float) -> dict[str, Any]:
+        class_id = self.ids[position]
+        return {"class_id": class_id, "label": self.labels[class_id], **value}
+
+    def nearest(
+        self, class_ids: list[str], distances: NDArray[np.float32], ids: NDArray[np.int64]
+    ) -> list[dict[str, Any]]:
+        entries: dict[str, dict[str, Any]] = {}
+        for distance, output in zip(distances, ids, strict=True):
+            class_id = self.names.target(class_ids[output])
+            if class_id not in entries:  # of merged classes the closest centroid speaks
+                position = self.ids.index(class_id)
+                entries[class_id] = self.entry(position, distance=float(distance))
+            if len(entries) == TOP:
+                break
+        return list(entries.values())
+
+
+def _entropy(probabilities: NDArray[np.float32]) -> float:
+    positive = probabilities[probabilities > 0]
+    return float(max(0.0, -(positive * np.log(positive)).sum()))
+
+
+def load_predictor(
+    folder: Path, *, provider: str = "auto", threads: int = 0, spinning: bool = True
+) -> Predictor:
+    """Return a bundle ready to answer: every checksum, shape and parity image checked.
+
+    Args:
+        folder: A bundle, as `bundle_folder` gives it.
+        provider: As in `Session`.
+        threads: As in `Session`.
+        spinning: As in `Session`.
+
+    Raises:
+        GateError: If the bundle is damaged, of another schema, or answers differently here.
+        UsageError: If the provider cannot be had.
+    """
+    manifest = read_manifest(folder)
+    session = Session(folder / MODEL, provider=provider, threads=threads, spinning=spinning)
+    index = read_index(folder / CLUSTERS, width=session.width)
+    reference = Reference.load(folder / PARITY)
+    for what, found, wanted in (
+        (CLUSTERS, index.ntotal, len(manifest.classes)),
+        (PARITY, reference.probabilities.shape[-1], len(manifest.classes)),
+        (MODEL, session.crop_px, manifest.preprocessing.crop_px),
+    ):
+        if found != wanted:
+            raise GateError(f"{folder}: {what} does not fit {MANIFEST}: {found}, want {wanted}")
+    check_parity(session, reference)
+    return Predictor(folder, manifest, session, index)

@@ -1,0 +1,80 @@
+"""An image to the pixels the model reads: one definition, stored in the bundle as numbers."""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from scda.models.errors import GateError
+from scda.models.images import DECODER
+
+INTERPOLATION = "bicubic, antialiased"
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """How an image becomes model input; normalisation itself happens inside the model's graph."""
+
+    resize_px: int  # the shorter side would have this length ...
+    crop_px: int  # ... and of that, this central square is kept
+    mean: tuple[float, float, float]  # per channel, on 0..255; in the graph
+    std: tuple[float, float, float]  # per channel, on 0..255; in the graph
+    interpolation: str = INTERPOLATION
+    decoder: str = DECODER
+
+    def __post_init__(self) -> None:
+        """Check the sizes.
+
+        Raises:
+            ValueError: If the crop does not fit into the resized image.
+        """
+        if not 0 < self.crop_px <= self.resize_px:
+            raise ValueError(f"want 0 < crop <= resize, got {self.crop_px} and {self.resize_px} px")
+
+    @property
+    def id(self) -> str:
+        """The first 16 hex digits of the SHA-256 of all fields."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields and the id, as `bundle.json` keeps them."""
+        return {"id": self.id, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Preprocessing":
+        """Return what `to_json` gave.
+
+        Raises:
+            GateError: If this version would prepare images in another way.
+        """
+        stored: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()
+        }
+        stored_id = stored.pop("id", None)
+        try:
+            preprocessing = cls(**stored)
+        except (TypeError, ValueError) as error:
+            raise GateError(f"preprocessing of another version: {error}") from None
+        ways = preprocessing.interpolation, preprocessing.decoder
+        if preprocessing.id != stored_id or ways != (INTERPOLATION, DECODER):
+            raise GateError("preprocessing of another version; train the bundle again")
+        return preprocessing
+
+    def apply(self, image: Image.Image) -> Pixels:
+        """Return an 8-bit RGB image as (H, W, 3) uint8 with H = W = `crop_px`.
+
+        Resizing the central square alone gives what resizing all and cropping gives, for less.
+        """
+        width, height = image.size
+        side = min(width, height) * self.crop_px / self.resize_px
+        left, top = (width - side) / 2, (height - side) / 2
+        box = (left, top, left + side, top + side)
+        size = (self.crop_px, self.crop_px)
+        return np.asarray(image.resize(size, Image.Resampling.BICUBIC, box=box))

@@ -1,0 +1,77 @@
+"""The ONNX Runtime session: the provider it really has, and as many threads as may be used."""
+
+import ctypes.util
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+from numpy.typing import NDArray
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import GateError, UsageError
+from scda.models.preprocess import Pixels
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+_ERRORS_ONLY = 3  # ONNX Runtime's log severity
+
+
+class Session:
+    """One loaded model; `provider` is what runs it, not what was asked for."""
+
+    def __init__(
+        self, model: Path, *, provider: str = "auto", threads: int = 0, spinning: bool = True
+    ) -> None:
+        """Load a model file.
+
+        Args:
+            model: An ONNX file.
+            provider: `auto`, `cpu` or `cuda`.
+            threads: For one operator; 0 takes the CPUs this process may use.
+            spinning: Threads wait by spinning: faster in a batch job, a burnt CPU in a service.
+
+        Raises:
+            UsageError: If the named provider is unknown or cannot be had.
+            GateError: If the file is no model.
+        """
+        options = ort.SessionOptions()
+        options.log_severity_level = _ERRORS_ONLY
+        options.intra_op_num_threads = threads or usable_cpus()
+        options.inter_op_num_threads = 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+        wanted = _providers(provider)
+        try:
+            self._session = ort.InferenceSession(str(model), options, providers=wanted)
+        except Exception as error:  # ONNX Runtime has no common class for "not a model"
+            raise GateError(f"{model.name}: not a model: {str(error).splitlines()[0]}") from None
+        self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
+        if provider == "cuda" and self.provider != "cuda":
+            raise UsageError(f"provider cuda asked for, the session got {self.provider}")
+
+    @property
+    def width(self) -> int:
+        """The length D of a feature vector (the last output's)."""
+        return int(self._session.get_outputs()[-1].shape[-1])
+
+    @property
+    def crop_px(self) -> int:
+        """The side of an input image, in pixels."""
+        return int(self._session.get_inputs()[0].shape[1])
+
+    def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
+        """Return the model's outputs for (N, H, W, 3) uint8 images."""
+        name = self._session.get_inputs()[0].name
+        return [np.asarray(output) for output in self._session.run(None, {name: pixels})]
+
+
+def _providers(name: str) -> list[str]:
+    if name not in ("auto", *PROVIDERS):
+        raise UsageError(f"provider {name!r}, want auto, {' or '.join(PROVIDERS)}")
+    built_in = PROVIDERS["cuda"] in ort.get_available_providers()
+    # A GPU build lists CUDA on every machine; without a driver it would only log errors.
+    present = built_in and ctypes.util.find_library("cuda") is not None
+    if name == "cuda" and not present:
+        raise UsageError("provider cuda asked for, this machine or onnxruntime has none")
+    if name == "cpu" or not present:
+        return [PROVIDERS["cpu"]]
+    ort.preload_dlls()
+    return [PROVIDERS["cuda"], PROVIDERS["cpu"]]

@@ -1,0 +1,1 @@
+"""How a bundle is used: labelling folders and answering over HTTP; no torch anywhere."""

@@ -1,0 +1,65 @@
+"""The command that becomes the server."""
+
+import ipaddress
+import os
+import socket
+import sys
+from pathlib import Path
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import UsageError
+
+# The name is repeated here because importing the service imports all of BentoML.
+SERVICE, SERVICE_NAME = "scda.serve.service:Classifier", "scda"
+_OPTIONS = "BENTOML_CONFIG_OPTIONS"
+_DRAIN_SECONDS = 20  # after a signal, for requests under way; Kubernetes kills after 30
+
+
+def serve_command(
+    bundle: Path, *, host: str = "127.0.0.1", port: int = 3000, workers: int = 1
+) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments and the whole environment for `os.execvpe`.
+
+    Settings already in the environment (SCDA_THREADS, SCDA_QUEUE, BENTOML_HOME ...) stay.
+
+    Args:
+        bundle: A bundle or a run.
+        host: An IP address, or `localhost`.
+        port: A free one.
+        workers: Server processes; the CPUs are divided among them.
+
+    Raises:
+        UsageError: If nothing can listen at this host and port, or `workers` is below 1.
+    """
+    address = "127.0.0.1" if host == "localhost" else host
+    _check(address, port, workers)
+    argv = [sys.executable, "-m", "bentoml", "serve", SERVICE, "--host", address]
+    argv += ["--port", str(port), "--timeout-graceful-shutdown", str(_DRAIN_SECONDS)]
+    options = f"services.{SERVICE_NAME}.workers={workers} {os.environ.get(_OPTIONS, '')}".strip()
+    defaults = {
+        "SCDA_THREADS": str(max(1, usable_cpus() // workers)),
+        "BENTOML_HOME": str(_bentoml_home(port)),
+        "BENTOML_DO_NOT_TRACK": "True",
+    }
+    forced = {"SCDA_BUNDLE": str(bundle.resolve()), _OPTIONS: options}
+    return argv, {**defaults, **os.environ, **forced}
+
+
+def _check(address: str, port: int, workers: int) -> None:
+    if workers < 1:
+        raise UsageError(f"{workers} workers: want 1 or more")
+    if not 1 <= port <= 65535:
+        raise UsageError(f"port {port}: want 1 to 65535")
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
+        socket.create_server((address, port), family=family).close()
+    except ValueError:
+        raise UsageError(f"host {address!r}: want an IP address or localhost") from None
+    except OSError as error:  # taken, forbidden, or not an address of this machine
+        raise UsageError(f"{address}:{port}: cannot listen: {error}") from None
+
+
+def _bentoml_home(port: int) -> Path:
+    """Return a folder per port: a second server would delete the first one's metrics."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "scda" / f"bentoml-{port}"

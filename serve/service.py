@@ -1,0 +1,58 @@
+"""The BentoML service: one bundle, the application of app.py at "/", health and metrics.
+
+`bentoml serve scda.serve.service:Classifier` with SCDA_BUNDLE set; `scda-adapt serve` does that.
+"""
+
+import os
+import sys
+
+import bentoml
+from starlette.types import Receive, Scope, Send
+
+from scda.models.bundle import bundle_folder
+from scda.models.errors import ScdaError
+from scda.models.predictor import Predictor, load_predictor
+from scda.serve.app import create_app
+from scda.serve.settings import Settings
+
+NAME = "scda"
+# BentoML's own limit stands above ours, which answers in our shape.
+_TRAFFIC = {"timeout": 60}  # seconds
+# Its access log breaks the answer to a Content-Type that is not UTF-8, so it must not print that.
+_LOGGING = {"access": {"request_content_type": False}}
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Pass a request to the application of this worker.
+
+    A plain function, because of a Starlette application BentoML would ask every route first and
+    answer 404 and 405 by itself.
+    """
+    await bentoml.get_current_service().app(scope, receive, send)
+
+
+def load() -> tuple[Predictor, Settings]:
+    """Return what the environment asks for, or end the process with one line that says why not."""
+    try:
+        settings = Settings.from_environment(os.environ)
+        folder = bundle_folder(settings.bundle)
+        predictor = load_predictor(
+            folder, provider=settings.provider, threads=settings.threads, spinning=False
+        )
+    except ScdaError as error:
+        print(f"scda: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+    return predictor, settings
+
+
+@bentoml.asgi_app(application, path="/")
+@bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING)
+class Classifier:
+    """Answers what images show, by the bundle in SCDA_BUNDLE."""
+
+    # Loads once before there are workers: a worker that fails would be started again and again.
+    check = bentoml.on_deployment(load)
+
+    def __init__(self) -> None:
+        """Load and check the bundle; the worker is not ready before."""
+        self.app = create_app(*load())

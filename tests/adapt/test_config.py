@@ -1,0 +1,155 @@
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scda.adapt.config import CHOICES, PRESETS, TrainConfig, resolve
+from scda.models.errors import UsageError
+
+
+def toml(folder: Path, text: str) -> Path:
+    path = folder / "run.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_option_goes_before_file_before_preset_before_default(tmp_path: Path) -> None:
+    file = toml(tmp_path, 'preset = "paper"\niterations = 7\nlr = 0.01\n')
+    config = resolve({"lr": 0.1}, file)
+    assert config.lr == 0.1  # option
+    assert config.iterations == 7  # file; the preset says 400
+    assert config.adversary == "matrix"  # preset
+    assert config.momentum == 0.9  # default
+
+
+def test_an_option_may_choose_another_preset_than_the_file(tmp_path: Path) -> None:
+    config = resolve({"preset": "robust"}, toml(tmp_path, 'preset = "paper"'))
+    assert config == TrainConfig()
+
+
+def test_an_option_of_none_was_not_given(tmp_path: Path) -> None:
+    file = toml(tmp_path, "k_max = 9")
+    assert resolve({"k_max": None, "neighbours": None}, file).k_max == 9
+
+
+def test_an_option_may_be_zero_or_false() -> None:
+    config = resolve({"iterations": 0, "neighbours": False, "preset": "paper"})
+    assert (config.iterations, config.neighbours) == (0, False)
+
+
+def test_robust_is_the_default() -> None:
+    assert resolve({}) == TrainConfig() == resolve({"preset": "robust"})
+
+
+def test_paper_follows_the_text() -> None:
+    config = resolve({"preset": "paper"})
+    assert (config.batch_size, config.lr, config.momentum, config.weight_decay) == (
+        32,
+        1e-3,
+        0.9,
+        5e-4,
+    )
+    assert (config.adversary, config.temperature, config.confusion_rows) == ("matrix", 1, "all")
+    assert (config.implicit_share, config.cluster_space) == ("half", "features")
+    assert (config.iterations, config.pretrain_steps, config.round_steps) == (400, 1000, 0)
+    assert (config.k_max, config.assignment, config.sampling) == (40, "separate", "shuffled")
+    assert (config.head_widths, config.batchnorm, config.novel) == (
+        (1024, 512, 256),
+        "target",
+        "yes",
+    )
+    assert config.restarts >= 3
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_can_be_resolved_and_names_itself(name: str) -> None:
+    assert resolve({"preset": name}).preset == name
+
+
+def test_every_type_may_stand_in_a_file(tmp_path: Path) -> None:
+    file = toml(
+        tmp_path, 'head_widths = [8, 4]\ntemperature = 2\nneighbours = false\nweights = "жар.pt"'
+    )
+    config = resolve({}, file)
+    assert config.head_widths == (8, 4)
+    assert (config.temperature, config.neighbours, config.weights) == (2, False, "жар.pt")
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TrainConfig().lr = 1.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
+    wanted = f"{name} is 'other', want {' or '.join(CHOICES[name])}"
+    with pytest.raises(UsageError, match=wanted):
+        resolve({name: "other"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"batch_size": 1}, "batch_size is 1, want 2 or more"),
+        ({"k_max": 0}, "k_max is 0, want 1 or more"),
+        ({"restarts": 0}, "restarts is 0, want 1 or more"),
+        ({"pretrain_steps": 0}, "pretrain_steps is 0, want 1 or more"),
+        ({"iterations": -1}, "iterations is -1, want 0 or more"),
+        ({"k": -1}, "k is -1, want 0 or more"),
+        ({"pca": -1}, "pca is -1, want 0 or more"),
+        ({"round_steps": -1}, "round_steps is -1, want 0 or more"),
+        ({"image_size": -1}, "image_size is -1, want 0 or more"),
+        ({"workers": -1}, "workers is -1, want 0 or more"),
+        ({"seed": -1}, "seed is -1, want 0 or more"),
+        ({"seed": 2**31}, "seed is 2147483648, want 2147483647 or less"),
+        ({"lr": 0.0}, "lr is 0.0, want a number between 0 and 1"),
+        ({"lr": 1.0}, "lr is 1.0, want a number between 0 and 1"),
+        ({"lr": math.nan}, "lr is nan, want a number between 0 and 1"),
+        ({"momentum": 1.0}, "momentum is 1.0, want 0 or more, less than 1"),
+        ({"momentum": -0.1}, "momentum is -0.1, want 0 or more, less than 1"),
+        ({"weight_decay": math.nan}, "weight_decay is nan, want 0 or more, less than 1"),
+        ({"temperature": 0.0}, "temperature is 0.0, want more than 0"),
+        ({"temperature": math.nan}, "temperature is nan, want more than 0"),
+        ({"temperature": math.inf}, "temperature is inf, want more than 0"),
+        ({"head_widths": ()}, r"head_widths is \(\), want one width or more"),
+        ({"head_widths": (8, 0)}, r"head_widths is \(8, 0\), want one width or more"),
+        ({"k": 5, "novel": "no"}, "k is 5 and novel is 'no'; want one of them"),
+        ({"preset": "quick"}, "preset is 'quick', want robust or paper"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve(fields)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rate = 0.1", "no option 'learning_rate'; there are adversary, assignment"),
+        ('lr = "fast"', "lr is 'fast', want float"),
+        ("k_max = 2.5", "k_max is 2.5, want int"),
+        ("k_max = true", "k_max is True, want int"),
+        ("neighbours = 1", "neighbours is 1, want bool"),
+        ("preset = 3", "preset is 3, want str"),
+        ("head_widths = 8", "head_widths is 8, want list"),
+        ('head_widths = ["8"]', r"head_widths is \['8'\], want whole numbers"),
+        ("[train]\nlr = 0.1", "no option 'train'"),
+        ("lr = = 1\n\n", "cannot read the config: Invalid value"),
+        ("momentum = nan", "momentum is nan, want 0 or more"),
+    ],
+)
+def test_a_wrong_file_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve({}, toml(tmp_path, text))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"gone\.toml: cannot read the config"):
+        resolve({}, tmp_path / "gone.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match=r"binary\.toml: cannot read the config"):
+        resolve({}, tmp_path / "binary.toml")

@@ -1,0 +1,279 @@
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scda.adapt import alternate
+from scda.adapt.progress import Reporter
+from scda.adapt.run import Job, plan, train
+from scda.models.bundle import Manifest, checksums, read_manifest
+from scda.models.errors import DataError, GateError, UsageError
+from tests.conftest import HIDDEN, KNOWN, TinyData
+from tests.nasty import nasty_files
+
+
+def run(job: Job) -> Manifest:
+    with Reporter(quiet=True) as reporter:
+        return train(job, reporter)
+
+
+def test_a_run_leaves_everything_the_contract_names(tiny_run: Path) -> None:
+    manifest = read_manifest(tiny_run / "bundle")
+    assert [info.label for info in manifest.classes[:3]] == sorted(KNOWN)
+    assert manifest.class_ids[3:] == [
+        f"discovered-{i:03d}" for i in range(len(manifest.class_ids) - 3)
+    ]
+    sizes = [info.size for info in manifest.classes if info.kind == "discovered"]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(info.size for info in manifest.classes) == 100
+    config = json.loads((tiny_run / "config.json").read_text())
+    assert config["config"]["seed"] == 0
+    rounds = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text().splitlines()]
+    assert [r["round"] for r in rounds if "round" in r] == [0, 1, 2]
+    assert len(list((tiny_run / "checkpoints").iterdir())) == 2
+    assert "<img" in (tiny_run / "report.html").read_text()
+
+
+def test_the_discovery_table_has_one_row_per_target_image(tiny: TinyData, tiny_run: Path) -> None:
+    with (tiny_run / "discovery.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["path"] for row in rows) == sorted(p.name for p in tiny.target.iterdir())
+    ids = set(read_manifest(tiny_run / "bundle").class_ids)
+    assert {row["cluster"] for row in rows} <= ids
+    assert {row["pseudo_label"] for row in rows} <= ids | {""}
+
+
+def test_the_same_seed_gives_the_same_bundle(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    # With an empty cache: a feature computed now and one kept from then are the same.
+    again = run(tiny.job(tmp_path / "again", cache=tmp_path / "cache"))
+    assert again.files == read_manifest(tiny_run / "bundle").files
+    assert again.id == read_manifest(tiny_run / "bundle").id
+
+
+def test_target_folder_names_play_no_part(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+    # Folder names that contradict the truth, in an order that keeps the images' own.
+    shuffled = tmp_path / "target"
+    for number, path in enumerate(sorted(tiny.target.iterdir())):
+        folder = shuffled / f"{number:03d}-{list(KNOWN)[number % 3]}"
+        folder.mkdir(parents=True)
+        shutil.copy(path, folder / path.name)
+    manifest = run(tiny.job(tmp_path / "run", target=shuffled))
+    original = read_manifest(tiny_run / "bundle")
+    assert manifest.classes == original.classes
+    differing = {n for n, digest in manifest.files.items() if original.files[n] != digest}
+    assert differing == {"neighbours.parquet"}  # it holds the paths
+
+
+def test_another_seed_gives_another_bundle(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+    assert run(tiny.job(tmp_path / "run", seed=1)).id != read_manifest(tiny_run / "bundle").id
+
+
+def test_no_path_of_this_machine_is_in_the_bundle(tiny: TinyData, tiny_run: Path) -> None:
+    secrets = [str(tiny.root), str(tiny_run), str(Path(__file__).parent.parent.parent)]
+    for name in checksums(tiny_run / "bundle"):
+        content = (tiny_run / "bundle" / name).read_bytes()
+        assert not [secret for secret in secrets if secret.encode() in content], name
+    fields = json.loads((tiny_run / "bundle" / "bundle.json").read_text())
+    del fields["run"]
+    assert not [secret for secret in secrets if secret in json.dumps(fields)]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_stopped_run_goes_on_to_the_same_bundle(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path, stage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(BaseException):
+        pass
+
+    whole = alternate._Run.end
+
+    def end(self: alternate._Run, number: int, *rest: object) -> object:
+        state = whole(self, number, *rest)  # type: ignore[arg-type]
+        if number == stage:
+            raise Stopped
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(alternate._Run, "end", end)
+        with pytest.raises(Stopped):
+            run(tiny.job(tmp_path / "run"))
+    resumed = run(tiny.job(tmp_path / "run", resume=True))
+    assert resumed.id == read_manifest(tiny_run / "bundle").id
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(li)["round"] for li in lines if "round" in li] == [0, 1, 2]
+
+
+def test_resuming_with_another_config_is_refused(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    with pytest.raises(UsageError, match=r"cannot resume: lr was 0\.001, is 0\.002"):
+        run(tiny.job(copy, resume=True, lr=0.002))
+
+
+def test_resuming_with_another_target_is_refused(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy, target = tmp_path / "run", tmp_path / "target"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    shutil.copytree(tiny.target, target)
+    next(target.iterdir()).unlink()
+    with pytest.raises(UsageError, match="cannot resume: target was"):
+        run(tiny.job(copy, resume=True, target=target))
+
+
+def test_resuming_a_finished_run_checks_it_and_changes_nothing(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    assert run(tiny.job(copy, resume=True)).id == read_manifest(tiny_run / "bundle").id
+    (copy / "bundle" / "model.onnx").write_bytes(b"")
+    with pytest.raises(GateError, match="damaged"):
+        run(tiny.job(copy, resume=True))
+
+
+def test_a_run_that_is_there_is_not_touched(tiny: TinyData, tiny_run: Path) -> None:
+    before = (tiny_run / "config.json").stat().st_mtime_ns
+    with pytest.raises(UsageError, match="--resume goes on, --overwrite starts again"):
+        run(tiny.job(tiny_run))
+    assert (tiny_run / "config.json").stat().st_mtime_ns == before
+
+
+def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="holds something that is no run"):
+        run(tiny.job(tmp_path, overwrite=True))
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_bad_files_are_listed_and_never_crash_a_run(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(tiny.target, target)
+    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
+    for name, nasty in bad.items():
+        (target / f"zz-{name}").write_bytes(nasty.data)
+    manifest = run(tiny.job(tmp_path / "run", target=target))
+    # Bad files change nothing for the good ones.
+    assert manifest.id == read_manifest(tiny_run / "bundle").id
+    with (tmp_path / "run" / "rejected.csv").open() as file:
+        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
+    assert codes == {f"zz-{name}": nasty.code for name, nasty in bad.items()}
+
+
+def test_a_class_folder_without_images_is_left_out(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source, source)
+    (source / "aaa_empty").mkdir()
+    (source / "bbb_text").mkdir()
+    (source / "bbb_text" / "notes.jpg").write_text("no image")
+    manifest = run(tiny.job(tmp_path / "run", source=source))
+    assert manifest.id == read_manifest(tiny_run / "bundle").id
+
+
+def test_a_class_folder_may_be_called_like_a_discovered_class(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source, source)
+    (source / "red_square").rename(source / "discovered-000")
+    manifest = run(tiny.job(tmp_path / "run", source=source))
+    assert [info.label for info in manifest.classes].count("discovered-000") == 2
+    assert len(set(manifest.class_ids)) == len(manifest.class_ids)
+
+
+def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_path: Path) -> None:
+    manifest = run(tiny.job(tmp_path / "run", neighbours=False))
+    assert not [name for name in manifest.files if name.startswith("neighbours")]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda root: root / "missing", UsageError, "the source folder does not exist"),
+        (lambda root: root, DataError, "no class folder in it"),
+        (lambda root: _tree(root, {"a/1.jpg": b"no image"}), DataError, "no class folder holds"),
+        (
+            lambda root: _tree(root, {"a/1.png": b"", "b/.x": b""}),
+            DataError,
+            "no class folder holds",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_used_is_refused(
+    tiny: TinyData, tmp_path: Path, make: object, error: type[Exception], message: str
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    job = tiny.job(tmp_path / "run", source=make(source))  # type: ignore[operator]
+    with pytest.raises(error, match=message):
+        run(job)
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_one_class_is_not_enough(tiny: TinyData, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source / "red_square", source / "red_square")
+    with pytest.raises(DataError, match="only one class with images, red_square"):
+        run(tiny.job(tmp_path / "run", source=source))
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "message"),
+    [
+        ({}, DataError, "no file in it"),
+        ({"notes.jpg": b"no image"}, DataError, "0 readable target images"),
+    ],
+)
+def test_a_target_without_images_is_refused(
+    tiny: TinyData, tmp_path: Path, files: dict[str, bytes], error: type[Exception], message: str
+) -> None:
+    target = _tree(tmp_path / "target", files)
+    with pytest.raises(error, match=message):
+        run(tiny.job(tmp_path / "run", target=target))
+
+
+def test_a_run_without_rounds_still_gives_a_bundle(tiny: TinyData, tmp_path: Path) -> None:
+    manifest = run(tiny.job(tmp_path / "run", iterations=0))
+    assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
+
+
+def test_a_plan_changes_nothing(
+    tiny: TinyData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Reporter() as reporter:
+        plan(tiny.job(tmp_path / "run"), reporter)
+    said = capsys.readouterr().err
+    assert "source blue_disc: 20 images, 0 rejected" in said
+    assert f"target: {20 * len({**KNOWN, **HIDDEN})} images" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_named_device_that_is_not_there_is_refused(
+    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    job = tiny.job(tmp_path / "run")
+    with pytest.raises(UsageError, match="device cuda asked for"):
+        run(replace(job, config=replace(job.config, device="cuda")))
+
+
+def _tree(root: Path, files: dict[str, bytes]) -> Path:
+    root.mkdir(exist_ok=True)
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root

@@ -1,0 +1,132 @@
+"""A real bundle in a moment and without torch: its classes are told by the mean colour."""
+
+import io
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from scda.models.bundle import CLUSTERS, MODEL, PARITY, ClassInfo, write_bundle
+from scda.models.images import read_image
+from scda.models.index import build_index, write_index
+from scda.models.parity import Reference
+from scda.models.preprocess import Preprocessing
+from scda.models.session import Session
+
+RGB = {
+    "blue": (0, 0, 255),
+    "green": (0, 255, 0),
+    "red": (255, 0, 0),
+    "yellow": (255, 255, 0),
+    "cyan": (0, 255, 255),
+}
+KNOWN, DISCOVERED = ("blue", "green", "red"), ("yellow", "cyan")
+_SHARPNESS = 4.0  # of the softmax; a pure colour gets a confidence of about 0.98
+
+
+def make_bundle(
+    folder: Path, *, labels: Sequence[str] = KNOWN, crop_px: int = 32, num_discovered: int = 2
+) -> Path:
+    """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
+
+    An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
+    """
+    colours = [*KNOWN, *DISCOVERED[:num_discovered]]
+    centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
+        draft = Path(name)
+        onnx.save(_model(centres, crop_px), draft / MODEL)
+        preprocessing = _preprocessing(crop_px)
+        _save_parity(draft, colours, preprocessing)
+        write_index(build_index(centres - np.float32(0.5)), draft / CLUSTERS)
+        classes = _classes(labels, len(colours))
+        for info, colour in zip(classes, colours, strict=True):
+            exemplar = draft / info.exemplars[0]
+            exemplar.parent.mkdir(parents=True)
+            exemplar.write_bytes(picture(colour))
+        write_bundle(
+            draft,
+            folder,
+            classes=classes,
+            preprocessing=preprocessing,
+            thresholds={},
+            status=("ok",),
+            run={"made_by": "tests"},
+        )
+    return folder
+
+
+def picture(colour: str, *, size: tuple[int, int] = (48, 40), kind: str = "JPEG") -> bytes:
+    """Return an image file of one colour of `RGB`; `size` is width and height in pixels."""
+    file = io.BytesIO()
+    Image.new("RGB", size, RGB[colour]).save(file, kind)
+    return file.getvalue()
+
+
+def _preprocessing(crop_px: int) -> Preprocessing:
+    # The graph below divides by 255 itself, so that this is what it says.
+    return Preprocessing(
+        resize_px=crop_px, crop_px=crop_px, mean=(127.5, 127.5, 127.5), std=(255.0, 255.0, 255.0)
+    )
+
+
+def _classes(labels: Sequence[str], count: int) -> tuple[ClassInfo, ...]:
+    known = [(f"known-{i:03d}", label, "known") for i, label in enumerate(labels)]
+    found = [f"discovered-{i:03d}" for i in range(count - len(labels))]
+    rows = [*known, *((class_id, class_id, "discovered") for class_id in found)]
+    return tuple(
+        ClassInfo(
+            class_id=class_id,
+            label=label,
+            kind=kind,
+            size=10 - i,
+            mean_confidence=0.9,
+            radius={"q50": 0.05, "q90": 0.1, "q99": 0.2},
+            nearest_known="known-002" if kind == "discovered" else None,
+            exemplars=(f"exemplars/{class_id}/0.jpg",),
+        )
+        for i, (class_id, label, kind) in enumerate(rows)
+    )
+
+
+def _model(centres: NDArray[np.float32], crop_px: int) -> onnx.ModelProto:
+    """Return features = mean colour - 0.5, probabilities = softmax(-sharpness * distance²)."""
+    constants = {
+        "axes": np.array([1, 2], np.int64),
+        "scale": np.array(255, np.float32),
+        "half": np.array(0.5, np.float32),
+        "weight": 2 * _SHARPNESS * centres.T,
+        "bias": -_SHARPNESS * (centres**2).sum(axis=1),
+    }
+    nodes = [
+        helper.make_node("Cast", ["images"], ["floats"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["floats", "axes"], ["sums"], keepdims=0),
+        helper.make_node("Div", ["sums", "scale"], ["means"]),
+        helper.make_node("Sub", ["means", "half"], ["features"]),
+        helper.make_node("MatMul", ["means", "weight"], ["products"]),
+        helper.make_node("Add", ["products", "bias"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
+    ]
+    shape: list[str | int | None] = ["batch", crop_px, crop_px, 3]
+    outputs = (("probabilities", len(centres)), ("features", 3))
+    graph = helper.make_graph(
+        nodes,
+        "colours",
+        [helper.make_tensor_value_info("images", TensorProto.UINT8, shape)],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", w]) for n, w in outputs],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    opset = helper.make_opsetid("", 20)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=10)
+
+
+def _save_parity(draft: Path, colours: Sequence[str], preprocessing: Preprocessing) -> None:
+    images = [read_image(picture(colour)) for colour in colours]
+    pixels = np.stack([preprocessing.apply(image) for image in images])
+    probabilities, features = Session(draft / MODEL, provider="cpu", threads=1).run(pixels)
+    Reference(pixels, probabilities, features).save(draft / PARITY)

@@ -1,0 +1,110 @@
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from safetensors.torch import save_file
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.progress import Reporter
+from scda.adapt.run import Job, train
+from scda.models.conv4 import Conv4
+
+KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}
+HIDDEN = {"white_cross": (240, 240, 240), "yellow_ring": (230, 210, 40)}
+
+
+@dataclass(frozen=True)
+class TinyData:
+    """Made pictures: three known classes, two hidden ones in the target alone."""
+
+    root: Path
+
+    @property
+    def source(self) -> Path:
+        return self.root / "source"
+
+    @property
+    def target(self) -> Path:
+        return self.root / "target"
+
+    @property
+    def labelled(self) -> Path:
+        return self.root / "labelled"
+
+    @property
+    def weights(self) -> Path:
+        return self.root / "conv4.safetensors"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    def job(self, out: Path, **changes: object) -> Job:
+        """A job that ends in seconds."""
+        config = {"backbone": "conv4", "weights": str(self.weights), "k_max": 6, "novel": "yes"}
+        config |= {"pretrain_steps": 60, "round_steps": 40, "iterations": 2, "batch_size": 16}
+        fields = {name: changes.pop(name) for name in ("source", "target") if name in changes}
+        options = {n: changes.pop(n) for n in ("resume", "overwrite", "cache") if n in changes}
+        paths = {"source": self.source, "target": self.target, "cache": self.cache}
+        return Job(
+            out=out, config=TrainConfig(**{**config, **changes}), **{**paths, **fields, **options}
+        )  # type: ignore[arg-type]
+
+
+def picture(name: str, generator: np.random.Generator, *, light: float) -> Image.Image:
+    """One picture of a class, 48 x 48: its shape in its colour on grey noise."""
+    noise = generator.normal(110 * light, 12, (48, 48, 3)).clip(0, 255).astype(np.uint8)
+    image = Image.fromarray(noise)
+    draw = ImageDraw.Draw(image)
+    colour = tuple(int(light * value) for value in {**KNOWN, **HIDDEN}[name])
+    x, y, r = (*generator.integers(18, 30, 2), generator.integers(9, 14))
+    if name == "blue_disc":
+        draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
+    elif name == "green_bar":
+        draw.rectangle((x - r, y - 4, x + r, y + 4), fill=colour)
+    elif name == "red_square":
+        draw.rectangle((x - r, y - r, x + r, y + r), fill=colour)
+    elif name == "white_cross":
+        draw.line((x - r, y - r, x + r, y + r), fill=colour, width=5)
+        draw.line((x - r, y + r, x + r, y - r), fill=colour, width=5)
+    else:
+        draw.ellipse((x - r, y - r, x + r, y + r), outline=colour, width=4)
+    return image
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyData:
+    data, generator = TinyData(tmp_path_factory.mktemp("tiny")), np.random.default_rng(0)
+    for name in KNOWN:
+        for number in range(20):
+            path = data.source / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            picture(name, generator, light=1.0).save(path)
+    for name in (*KNOWN, *HIDDEN):
+        for number in range(20):
+            image = picture(name, generator, light=0.8)
+            # Names that sort in another order than the classes, and do not tell them.
+            key = f"{generator.integers(10**9):09d}.png"
+            for path in (data.target / key, data.labelled / name / key):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                image.save(path)
+            del number
+    torch.manual_seed(0)
+    network = Conv4()
+    for module in network.modules():  # random filters, scaled so that pictures differ in features
+        if isinstance(module, torch.nn.Conv2d):
+            torch.nn.init.orthogonal_(module.weight, gain=2.0)
+    save_file(network.state_dict(), data.weights)
+    return data
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on the made pictures; read it, do not change it."""
+    out = tmp_path_factory.mktemp("runs") / "tiny"
+    with Reporter(quiet=True) as reporter:
+        train(tiny.job(out), reporter)
+    return out

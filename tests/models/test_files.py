@@ -1,0 +1,173 @@
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scda.models.errors import UsageError
+from scda.models.files import count_hidden, folder_written_atomically, walk, write_atomically
+
+Names = list[str]
+
+
+def fill(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode())
+
+
+def names(root: Path, *, recursive: bool = True) -> Names:
+    return [path.relative_to(root).as_posix() for path in walk(root, recursive=recursive)]
+
+
+def entries(root: Path) -> Names:
+    """Everything under a folder, hidden or not."""
+    return sorted(path.relative_to(root).as_posix() for path in root.rglob("*"))
+
+
+def failing(number: int = 1) -> Callable[..., None]:
+    """A system call that the disk refuses, the `number`-th time."""
+    calls = iter(range(1, 100))
+    original = os.rename
+
+    def call(*arguments: Path) -> None:
+        if next(calls) == number:
+            raise OSError(28, "No space left on device")
+        original(*arguments)
+
+    return call
+
+
+def test_files_come_depth_first_and_sorted_by_name(tmp_path: Path) -> None:
+    fill(tmp_path, "b.jpg", "a/2.jpg", "a/b/3", "a/10.jpg", "c/1.txt", "B.jpg")
+    assert names(tmp_path) == ["B.jpg", "a/10.jpg", "a/2.jpg", "a/b/3", "b.jpg", "c/1.txt"]
+
+
+def test_sub_folders_can_be_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "b.jpg", "a/2.jpg")
+    assert names(tmp_path, recursive=False) == ["b.jpg"]
+
+
+def test_hidden_files_and_folders_are_skipped_and_counted(tmp_path: Path) -> None:
+    fill(tmp_path, "a.jpg", "._a.jpg", ".DS_Store", ".git/x/y", "b/.c.jpg", "b/.ipynb/z", "b/d.jpg")
+    assert names(tmp_path) == ["a.jpg", "b/d.jpg"]
+    assert count_hidden(tmp_path) == 5
+
+
+def test_a_folder_named_like_a_hidden_one_can_be_the_root(tmp_path: Path) -> None:
+    fill(tmp_path, ".cache/a.jpg")
+    assert names(tmp_path / ".cache") == ["a.jpg"]
+
+
+def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> None:
+    fill(tmp_path, "real/a.jpg")
+    (tmp_path / "link.jpg").symlink_to("real/a.jpg")
+    (tmp_path / "real" / "up").symlink_to("..")
+    assert names(tmp_path) == ["link.jpg", "real/a.jpg"]
+
+
+def test_what_is_no_regular_file_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "a.jpg")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "nowhere").symlink_to("missing")
+    os.mkfifo(tmp_path / "pipe")
+    assert names(tmp_path) == ["a.jpg"]
+
+
+def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["missing", "a.jpg", "mis\nsing"])
+def test_a_root_that_is_no_folder_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    fill(tmp_path, "a.jpg")
+    with pytest.raises(UsageError, match=r"^[^\n]*: cannot read the folder: [^\n]+$"):
+        names(tmp_path / name)
+
+
+@pytest.mark.parametrize(("data", "expected"), [(b"\0\xff", b"\0\xff"), ("ä\n", b"\xc3\xa4\n")])
+def test_a_file_is_written_or_replaced(tmp_path: Path, data: bytes | str, expected: bytes) -> None:
+    path = tmp_path / "names.json"
+    path.write_text("old")
+    write_atomically(path, data)
+    assert path.read_bytes() == expected
+    assert entries(tmp_path) == ["names.json"]
+
+
+def test_a_written_file_can_be_read_by_everyone(tmp_path: Path) -> None:
+    write_atomically(tmp_path / "a", "text")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "chmod"])
+def test_a_file_that_cannot_be_written_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = tmp_path / "names.json"
+    path.write_text("old")
+    monkeypatch.setattr(os, call, failing())
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert entries(tmp_path) == ["names.json"]
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "bundle"
+    with folder_written_atomically(folder) as draft:
+        fill(draft, "a", "b/c")
+        assert not folder.exists()
+    assert entries(tmp_path) == [
+        "run",
+        "run/bundle",
+        "run/bundle/a",
+        "run/bundle/b",
+        "run/bundle/b/c",
+    ]
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_folder_replaces_the_one_before(tmp_path: Path) -> None:
+    fill(tmp_path, "bundle/old")
+    with folder_written_atomically(tmp_path / "bundle") as draft:
+        fill(draft, "new")
+        assert "bundle/old" in entries(tmp_path)
+    assert entries(tmp_path) == ["bundle", "bundle/new"]
+
+
+def replace(folder: Path, *, then: Callable[[], object]) -> None:
+    with folder_written_atomically(folder) as draft:
+        fill(draft, "new")
+        then()
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_folder_whose_filling_fails_stays_as_it_was(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    def interrupt() -> None:
+        raise error
+
+    fill(tmp_path, "bundle/old")
+    with pytest.raises(error):
+        replace(tmp_path / "bundle", then=interrupt)
+    assert entries(tmp_path) == ["bundle", "bundle/old"]
+
+
+@pytest.mark.parametrize(("call", "number"), [("fsync", 1), ("rename", 1), ("rename", 2)])
+def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    fill(tmp_path, "bundle/old")
+    with pytest.raises(OSError, match="No space left"):
+        replace(tmp_path / "bundle", then=lambda: monkeypatch.setattr(os, call, failing(number)))
+    assert entries(tmp_path) == ["bundle", "bundle/old"]
+
+
+def test_a_first_folder_that_cannot_be_put_in_place_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "rename", failing())
+    with pytest.raises(OSError, match="No space left"):
+        replace(tmp_path / "bundle", then=lambda: None)
+    assert entries(tmp_path) == []

@@ -1,0 +1,135 @@
+import ctypes.util
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from scda.models import session as session_module
+from scda.models.errors import GateError, UsageError
+from scda.models.session import Session
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+
+
+@pytest.fixture
+def model(whole_bundle: Path) -> Path:
+    return whole_bundle / "model.onnx"
+
+
+class GpuSession:
+    """Stands in for ONNX Runtime: on a GPU machine, or on one where CUDA fails to load."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+
+    def __call__(self, path: str, options: ort.SessionOptions, *, providers: list[str]) -> object:
+        self.asked_for = providers
+        return self
+
+    def get_providers(self) -> list[str]:
+        return [self._provider, CPU]
+
+
+def gpu_machine(monkeypatch: pytest.MonkeyPatch, got: str) -> GpuSession:
+    fake = GpuSession(got)
+    monkeypatch.setattr(ort, "get_available_providers", lambda: [CUDA, CPU])
+    monkeypatch.setattr(ort, "preload_dlls", lambda: None)
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: f"lib{name}.so.1")
+    monkeypatch.setattr(ort, "InferenceSession", fake)
+    return fake
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 64])
+def test_any_number_of_images_is_answered_image_by_image(model: Path, count: int) -> None:
+    session = Session(model, provider="cpu", threads=1)
+    pixels = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+    probabilities, features = session.run(pixels)
+    assert (probabilities.shape, features.shape) == ((count, 5), (count, 3))
+    assert probabilities.dtype == features.dtype == np.float32
+    # The model's features are the mean colour, 0 to 1, less a half.
+    np.testing.assert_allclose(features, pixels.mean(axis=(1, 2)) / 255 - 0.5, atol=1e-5)
+
+
+def test_the_model_tells_its_sizes(model: Path) -> None:
+    session = Session(model, provider="cpu", threads=1)
+    assert (session.crop_px, session.width, session.provider) == (32, 3, "cpu")
+
+
+def test_as_many_threads_as_cpus_may_be_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "usable_cpus", lambda: 3)
+    options = Session(model, provider="cpu")._session.get_session_options()
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (3, 1)
+    options = Session(model, provider="cpu", threads=2)._session.get_session_options()
+    assert options.intra_op_num_threads == 2
+
+
+@pytest.mark.parametrize("spinning", [True, False])
+def test_threads_spin_only_where_asked(model: Path, spinning: bool) -> None:
+    session = Session(model, provider="cpu", threads=1, spinning=spinning)
+    options = session._session.get_session_options()
+    entry = options.get_session_config_entry("session.intra_op.allow_spinning")
+    assert entry == str(int(spinning))
+
+
+@pytest.mark.parametrize("provider", ["tpu", "CPU", ""])
+def test_an_unknown_provider_is_a_usage_error(model: Path, provider: str) -> None:
+    with pytest.raises(UsageError, match=r"want auto, cpu or cuda$"):
+        Session(model, provider=provider)
+
+
+def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctypes.util, "find_library", lambda _: None)
+    assert Session(model, provider="auto", threads=1).provider == "cpu"
+    with pytest.raises(UsageError, match=r"^provider cuda asked for, [^\n]*$"):
+        Session(model, provider="cuda")
+
+
+def test_without_a_gpu_build_auto_is_the_cpu_and_cuda_is_refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort, "get_available_providers", lambda: [CPU])
+    assert Session(model, provider="auto", threads=1).provider == "cpu"
+    with pytest.raises(UsageError, match="cuda"):
+        Session(model, provider="cuda")
+
+
+@pytest.mark.parametrize("provider", ["auto", "cuda"])
+def test_a_gpu_is_used_where_there_is_one(
+    model: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    fake = gpu_machine(monkeypatch, got=CUDA)
+    assert Session(model, provider=provider).provider == "cuda"
+    assert fake.asked_for == [CUDA, CPU]
+
+
+def test_the_cpu_can_be_asked_for_beside_a_gpu(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = gpu_machine(monkeypatch, got=CPU)
+    assert Session(model, provider="cpu").provider == "cpu"
+    assert fake.asked_for == [CPU]
+
+
+def test_a_gpu_that_fails_to_load_is_not_passed_off_as_one(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu_machine(monkeypatch, got=CPU)
+    assert Session(model, provider="auto").provider == "cpu"
+    with pytest.raises(UsageError, match=r"^provider cuda asked for, the session got cpu$"):
+        Session(model, provider="cuda")
+
+
+@pytest.mark.parametrize("damaged", [b"", b"no model", "half", "missing"])
+def test_a_file_that_is_no_model_is_named(
+    model: Path, tmp_path: Path, damaged: bytes | str
+) -> None:
+    path = tmp_path / "model.onnx"
+    if isinstance(damaged, bytes):
+        path.write_bytes(damaged)
+    elif damaged == "half":
+        path.write_bytes(model.read_bytes()[: model.stat().st_size // 2])
+    with pytest.raises(GateError, match=r"^model\.onnx: not a model: [^\n]+$"):
+        Session(path, provider="cpu", threads=1)

@@ -1,0 +1,63 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.bundles import picture
+
+FOLDER = Path(__file__).parents[2]
+TORCH_FREE = "bundle cpus errors files images index names parity predictor preprocess session"
+MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
+MODULES += [f"scda.serve.{path.stem}" for path in sorted((FOLDER / "serve").glob("[!_]*.py"))]
+
+
+def run(code: str, *arguments: Path) -> str:
+    """Return what `code` prints in a fresh interpreter without any setting of ours."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SCDA_")}
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_nothing_that_serves_imports_torch_or_adapt() -> None:
+    code = f"""
+import importlib, sys
+for name in {MODULES}:
+    importlib.import_module(name)
+    print(name, sorted({{"torch", "torchvision", "scda.adapt"}} & sys.modules.keys()))
+"""
+    assert run(code).splitlines() == [f"{name} []" for name in MODULES]
+
+
+WITHOUT_TORCH = """
+import asyncio, sys
+from pathlib import Path
+for name in ("torch", "torchvision", "timm", "onnx", "sklearn", "scipy", "matplotlib"):
+    sys.modules[name] = None  # importing it now fails
+import httpx
+from scda.models.predictor import load_predictor
+from scda.serve.app import create_app
+from scda.serve.label import label
+from scda.serve.settings import Settings
+
+bundle, images, out = map(Path, sys.argv[1:])
+predictor = load_predictor(bundle, threads=1)
+print(label(predictor, [images], [str(out)]).labels)
+
+async def ask():
+    transport = httpx.ASGITransport(create_app(predictor, Settings(bundle=bundle)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        data = (images / "x.jpg").read_bytes()
+        return (await client.post("/v1/predict", content=data)).json()["label"]
+
+print(asyncio.run(ask()))
+"""
+
+
+def test_label_and_predict_work_where_torch_is_not(bundle: Path, tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / "x.jpg").write_bytes(picture("red"))
+    printed = run(WITHOUT_TORCH, bundle, images, tmp_path / "rows.csv")
+    assert printed.splitlines() == ["{'red': 1}", "red"]

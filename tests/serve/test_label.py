@@ -1,0 +1,226 @@
+import csv
+import io
+import json
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from scda.models.errors import DataError, UsageError
+from scda.models.images import read_file
+from scda.models.predictor import FIELDS, Predictor
+from scda.serve.label import label, label_files
+from tests.bundles import picture
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """One folder with everything that is met in one."""
+    folder = tmp_path / "images"
+    (folder / "sub" / "deep").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    files = {
+        "b.jpg": picture("blue"),
+        "a": picture("yellow", kind="PNG"),
+        "sub/deep/r.jpg": picture("red"),
+        "text.jpg": b"no image",
+        "zero.png": b"",
+        "cut.jpg": picture("red", size=(200, 200))[:600],
+        ".hidden.jpg": picture("red"),
+        "._b.jpg": b"resource fork",
+        ".git/x.jpg": picture("red"),
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def labelled(predictor: Predictor, *inputs: Path, out: Path, **options: Any) -> dict[str, str]:
+    """Label and return path → label, or error code."""
+    label(predictor, inputs, [str(out)], **options)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len({row["path"] for row in rows}) == len(rows)
+    return {row["path"]: row["label"] or row["error_code"] for row in rows}
+
+
+def test_every_file_has_one_row_bad_ones_included(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    seen: list[tuple[int, int]] = []
+    outs = [str(tmp_path / "rows.csv"), str(tmp_path / "rows.jsonl")]
+    summary = label(
+        predictor,
+        [images],
+        outs,
+        batch_size=2,
+        workers=2,
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
+    rows = {row["path"]: row for row in read_csv(tmp_path / "rows.csv")}
+    assert {path: row["label"] or row["error_code"] for path, row in rows.items()} == {
+        "a": "discovered-000",
+        "b.jpg": "blue",
+        "cut.jpg": "cannot_decode",
+        "sub/deep/r.jpg": "red",
+        "text.jpg": "not_an_image",
+        "zero.png": "empty",
+    }
+    assert list(rows) == sorted(rows)
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 6
+    assert seen == [(2, 6), (4, 6), (6, 6)]
+    assert summary.labels == {"discovered-000": 1, "blue": 1, "red": 1}
+    assert summary.errors == {"cannot_decode": 1, "not_an_image": 1, "empty": 1}
+    assert (summary.num_files, summary.num_failed, summary.hidden) == (6, 3, 3)
+    assert summary.provider == "cpu"
+    assert summary.images_per_second > 0
+    assert summary.lines()[-1] == "       3  hidden, passed over"
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
+def test_the_batch_size_changes_nothing(
+    predictor: Predictor, images: Path, tmp_path: Path, batch_size: int
+) -> None:
+    out = tmp_path / f"{batch_size}.jsonl"
+    label(predictor, [images], [str(out)], batch_size=batch_size)
+    by_one = tmp_path / "by-one.jsonl"
+    label(predictor, [images], [str(by_one)], batch_size=1, workers=1)
+    assert out.read_bytes() == by_one.read_bytes()
+
+
+def test_sub_folders_can_be_left_out(predictor: Predictor, images: Path, tmp_path: Path) -> None:
+    rows = labelled(predictor, images, out=tmp_path / "x.jsonl", recursive=False)
+    assert "sub/deep/r.jpg" not in rows
+    assert len(rows) == 5
+
+
+def test_of_several_inputs_paths_start_as_they_were_given(
+    predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(images.parent)
+    inputs = (Path("images/sub"), Path("images/b.jpg"), Path("images/.hidden.jpg"))
+    assert labelled(predictor, *inputs, out=Path("x.jsonl")) == {
+        "images/sub/deep/r.jpg": "red",
+        "images/b.jpg": "blue",
+        "images/.hidden.jpg": "red",  # asked for by name
+    }
+    assert labelled(predictor, Path("images/b.jpg"), out=Path("y.jsonl")) == {
+        "images/b.jpg": "blue"
+    }
+
+
+def test_overlapping_inputs_are_refused(predictor: Predictor, images: Path) -> None:
+    for inputs in ([images, images / "sub"], [images / "b.jpg", images], [images, images]):
+        with pytest.raises(UsageError, match="inside another input"):
+            label(predictor, inputs, ["-"])
+
+
+def test_a_folder_without_files_is_named(predictor: Predictor, tmp_path: Path) -> None:
+    (tmp_path / ".hidden.jpg").write_bytes(picture("red"))
+    with pytest.raises(DataError, match=f"no file to label in {tmp_path}"):
+        label(predictor, [tmp_path], ["-"])
+
+
+def test_a_folder_that_is_not_there_is_named(predictor: Predictor, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nowhere: cannot read the folder: No such file"):
+        label(predictor, [tmp_path / "nowhere"], ["-"])
+
+
+def test_results_among_the_images_are_replaced_and_never_labelled(
+    predictor: Predictor, images: Path
+) -> None:
+    first = labelled(predictor, images, out=images / "rows.jsonl")
+    label(predictor, [images], [str(images / "rows.csv"), str(images / "rows.jsonl")])
+    again = labelled(predictor, images, out=images / "rows.jsonl")
+    assert again == {**first, "rows.csv": "not_an_image"}
+
+
+def test_an_image_is_never_replaced_by_results(predictor: Predictor, images: Path) -> None:
+    picture_file = images / "photo.csv"
+    picture_file.write_bytes(picture("red"))
+    for inputs in (images, picture_file):
+        with pytest.raises(UsageError, match=r"photo\.csv: --out would replace a file"):
+            label(predictor, [inputs], [str(picture_file)])
+    assert picture_file.read_bytes() == picture("red")
+
+
+def test_a_name_that_is_no_text_keeps_its_row(predictor: Predictor, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    name = os.fsdecode(b'caf\xe9 "1",\r\n.jpg')
+    (folder / name).write_bytes(picture("red"))
+    label(predictor, [folder], [str(tmp_path / "x.csv")])
+    assert [row["path"] for row in read_csv(tmp_path / "x.csv")] == [name]
+    assert labelled(predictor, folder, out=tmp_path / "x.jsonl") == {name: "red"}
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 3000), (3000, 1)])
+def test_an_extreme_shape_is_labelled(
+    predictor: Predictor, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    (tmp_path / "x.png").write_bytes(picture("green", size=size, kind="PNG"))
+    assert labelled(predictor, tmp_path, out=tmp_path / "x.jsonl") == {"x.png": "green"}
+
+
+def test_a_bomb_is_a_row(predictor: Predictor, tmp_path: Path) -> None:
+    Image.new("1", (8_000, 8_000)).save(tmp_path / "bomb.png")
+    rows = labelled(predictor, tmp_path, out=tmp_path / "x.jsonl")
+    assert rows == {"bomb.png": "too_many_pixels"}
+
+
+def test_a_row_says_what_the_predictor_says(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    label(predictor, [images], [str(tmp_path / "x.jsonl")])
+    rows = map(json.loads, (tmp_path / "x.jsonl").read_text().splitlines())
+    good = {row["path"]: row for row in rows if row["status"] == "ok"}
+    assert set(good) == {"a", "b.jpg", "sub/deep/r.jpg"}
+    for path, row in good.items():
+        (wanted,) = predictor.predict([predictor.prepare(read_file(images / path))])
+        assert {name: row[name] for name in FIELDS} == wanted.to_json()
+
+
+def test_a_file_that_vanishes_is_a_row(predictor: Predictor, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        files = [("gone.jpg", tmp_path / "gone.jpg")]
+        ((row,),) = label_files(predictor, files, pool, batch_size=4)
+    assert row.to_json()["error_code"] == "unreadable"
+
+
+def test_a_labelling_that_is_stopped_leaves_nothing(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    out.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        label(predictor, [images], [str(out / "x.csv")], batch_size=2, on_progress=stop)
+    assert list(out.iterdir()) == []
+
+
+def test_no_more_than_two_batches_are_held(predictor: Predictor, images: Path) -> None:
+    asked = 0
+
+    def endless() -> Iterator[tuple[str, Path]]:
+        nonlocal asked
+        while True:
+            asked += 1
+            yield str(asked), images / "b.jpg"
+
+    with ThreadPoolExecutor(2) as pool:
+        batches = label_files(predictor, endless(), pool, batch_size=4)
+        for _ in range(5):
+            next(batches)
+        assert asked <= 5 * 4 + 2 * 4
+    assert threading.active_count() < 20

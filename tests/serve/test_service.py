@@ -1,0 +1,151 @@
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from scda.models.errors import UsageError
+from scda.models.predictor import Predictor
+from scda.serve.command import serve_command
+from tests.bundles import picture
+from tests.serve.test_app import code_of, expected
+
+
+@dataclass
+class Server:
+    process: subprocess.Popen[bytes]
+    client: httpx.Client
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """The real thing, started once for this module as `scda-adapt serve` starts it."""
+    home, port = tmp_path_factory.mktemp("home"), free_port()
+    argv, environment = serve_command(bundle, port=port)
+    environment |= {"BENTOML_HOME": str(home), "SCDA_MAX_BYTES": "100000"}
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(argv, env=environment, cwd=home, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
+            wait_until_ready(client, process, home / "log")
+            yield Server(process, client)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()
+        try:
+            if client.get("/readyz").status_code == 200:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> None:
+    wanted = expected(predictor, picture("red"))
+    form = server.client.post("/v1/predict", files={"image": picture("red")})
+    raw = server.client.post("/v1/predict", content=picture("red"))
+    assert form.json() == raw.json() == wanted
+
+
+def test_health_and_metrics_are_bentomls_and_the_rest_is_ours(server: Server) -> None:
+    assert server.client.get("/livez").status_code == 200
+    assert "bentoml_service_request_total" in server.client.get("/metrics").text
+    assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
+    assert code_of(server.client.get("/")) == "not_found"
+    assert code_of(server.client.get("/nowhere")) == "not_found"
+    assert code_of(server.client.put("/v1/model")) == "method_not_allowed"
+
+
+def test_bad_input_has_our_shape_behind_bentoml_too(server: Server) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 10_000
+
+    post = server.client.post
+    assert code_of(post("/v1/predict", content=b"hello")) == "not_an_image"
+    assert code_of(post("/v1/predict", content=picture("red")[:300])) == "cannot_decode"
+    assert code_of(post("/v1/predict", files={"image": b"x" * 200_000})) == "too_many_bytes"
+    assert code_of(post("/v1/predict", content=chunks())) == "too_many_bytes"
+    headers = [(b"Content-Type", b"image/\xff")]  # BentoML's access log cannot print it
+    assert code_of(post("/v1/predict", content=b"hello", headers=headers)) == "not_an_image"
+
+
+def test_a_signal_stops_it_although_a_client_stays_connected(server: Server) -> None:
+    assert server.client.get("/v1/model").status_code == 200
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    with pytest.raises(httpx.TransportError):
+        server.client.get("/livez")
+
+
+def test_a_damaged_bundle_ends_the_start_with_one_line(bundle: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "bundle"
+    shutil.copytree(bundle, damaged)
+    (damaged / "model.onnx").write_bytes(b"x")
+    argv, environment = serve_command(damaged, port=free_port())
+    environment |= {"BENTOML_HOME": str(tmp_path)}
+    ended = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 5
+    assert ended.stderr.splitlines() == [
+        f"scda: {damaged}: model.onnx is damaged (checksum differs)"
+    ]
+
+
+def test_the_command_divides_the_cpus_and_keeps_what_the_user_set(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scda.serve.command.usable_cpus", lambda: 8)
+    monkeypatch.delenv("SCDA_THREADS", raising=False)
+    port = free_port()
+    argv, environment = serve_command(bundle, host="localhost", port=port, workers=3)
+    assert argv[:4] == [sys.executable, "-m", "bentoml", "serve"]
+    assert argv[argv.index("--host") + 1] == "127.0.0.1"
+    assert environment["SCDA_BUNDLE"] == str(bundle)
+    assert environment["SCDA_THREADS"] == "2"
+    assert environment["BENTOML_CONFIG_OPTIONS"].startswith("services.scda.workers=3")
+    assert environment["BENTOML_DO_NOT_TRACK"] == "True"
+    assert environment["PATH"] == os.environ["PATH"]
+    monkeypatch.setenv("SCDA_THREADS", "7")
+    assert serve_command(bundle, port=port, workers=3)[1]["SCDA_THREADS"] == "7"
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "workers", "message"),
+    [
+        ("example.org", 3000, 1, r"host 'example\.org': want an IP address or localhost"),
+        ("192.0.2.1", 3000, 1, r"192\.0\.2\.1:3000: cannot listen"),
+        ("127.0.0.1", 70000, 1, "port 70000: want 1 to 65535"),
+        ("127.0.0.1", 3000, 0, "0 workers: want 1 or more"),
+    ],
+)
+def test_a_command_that_cannot_work_is_refused(
+    bundle: Path, host: str, port: int, workers: int, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        serve_command(bundle, host=host, port=port, workers=workers)
+
+
+def test_a_port_that_is_taken_is_named(bundle: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError, match=f"127.0.0.1:{port}: cannot listen: .*in use"):
+            serve_command(bundle, port=port)

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from scda.models.errors import UsageError
+from scda.serve.settings import Settings
+
+
+def test_only_the_bundle_has_no_default() -> None:
+    settings = Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": ""})
+    assert settings == Settings(bundle=Path("b"))
+    for environment in ({}, {"SCDA_BUNDLE": ""}):
+        with pytest.raises(UsageError, match="SCDA_BUNDLE is not set"):
+            Settings.from_environment(environment)
+
+
+def test_every_variable_is_read() -> None:
+    settings = Settings.from_environment(
+        {
+            "SCDA_BUNDLE": "b",
+            "SCDA_API_KEY": "key",
+            "SCDA_MAX_BYTES": "1",
+            "SCDA_MAX_PIXELS": "2",
+            "SCDA_MAX_FILES": "3",
+            "SCDA_THREADS": "0",
+            "SCDA_PROVIDER": "cpu",
+            "SCDA_QUEUE": "5",
+        }
+    )
+    assert settings == Settings(
+        bundle=Path("b"),
+        api_key="key",
+        max_bytes=1,
+        max_pixels=2,
+        max_files=3,
+        threads=0,
+        provider="cpu",
+        queue=5,
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "²", "1e3", " "])
+def test_a_wrong_number_is_named(value: str) -> None:
+    with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; want a whole number, 1 or more"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": value})
