@@ -27,6 +27,7 @@ app = typer.Typer(
 )
 
 FAILED_INPUTS = 3  # exit code: done, but some inputs failed
+_INTERRUPTED = 128 + signal.SIGINT
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Details, and a traceback for a bug.")]
@@ -280,12 +281,14 @@ def main() -> NoReturn:
     _be_strict()
     try:
         code = app(standalone_mode=False) or 0
+        if code == _INTERRUPTED:  # typer's answer to Ctrl-C
+            raise KeyboardInterrupt
     except ScdaError as error:
         code = _fail(error.exit_code, str(error))
     except TyperException as error:
         code = _fail(UsageError.exit_code, error.format_message())
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail(128 + signal.SIGINT, "interrupted; --resume goes on with a training run")
+        code = _fail(_INTERRUPTED, "interrupted; --resume goes on with a training run")
     except _Terminated:
         code = _fail(128 + signal.SIGTERM, "stopped; --resume goes on with a training run")
     except BrokenPipeError:  # `scda-adapt label ... | head` is no error

@@ -7,8 +7,6 @@ one of them (`b`, `B`, `g`, `G`, `q`, `&`, `@` ...) or like one of 0-5 (`O`, `l`
 `y` ...) are left out. No target picture is used.
 """
 
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import nn
 from torch.nn import functional
 
 from scda.adapt.demo_data import DIGITS
 from scda.adapt.demo_strokes import SIDE, draw_strokes, glyph_strokes
 from scda.models.conv4 import Conv4
+from scda.models.files import write_atomically
 
 Pictures = list[npt.NDArray[np.uint8]]
 
@@ -66,7 +65,7 @@ def train_backbone(
     network = nn.Sequential(backbone, nn.Linear(backbone.num_features, int(labels.max()) + 1))
     _initialise(network, generator)
     _fit(network, (pixels - 127) / 128, labels, generator, on_step)
-    _save(backbone, out)
+    write_atomically(out, save(backbone.state_dict()))
 
 
 def _read_source(source: Path) -> list[Pictures]:
@@ -106,7 +105,7 @@ def _join(*groups: list[Pictures]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """Draw the first weights from the seed, and leave PyTorch's global generator alone."""
+    """Draw the first weights from the seed, whatever PyTorch's global generator holds."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)
@@ -130,7 +129,7 @@ def _fit(
         scores = network(_augment(images[chosen], generator))
         loss = functional.cross_entropy(scores, labels[chosen], label_smoothing=0.1)
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         schedule.step()
         on_step(step + 1, _STEPS)
@@ -157,15 +156,3 @@ def _augment(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     inked = (warped + 1) * gain - 1 + 0.06 * noise(count, 1, 1, 1)
     noisy = inked.clamp(-1, 1) + 0.08 * noise(count, 1, height, width)
     return noisy.expand(-1, 3, -1, -1)
-
-
-def _save(backbone: nn.Module, out: Path) -> None:
-    """Write next to `out` and rename, so that no reader meets half a file."""
-    handle, name = tempfile.mkstemp(dir=out.parent, suffix=".tmp")
-    os.close(handle)
-    try:
-        save_file(backbone.state_dict(), name)
-        os.replace(name, out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -119,5 +119,5 @@ def _handwritten_flag(faces: list[Floats], generator: np.random.Generator) -> Fl
     footless = generator.random() < 0.6
     strokes = faces[generator.integers(len(_FOOTLESS_FACES) if footless else len(faces))].copy()
     left_of_right_end = strokes[:, 0].max() - strokes[:, 0]
-    strokes[:, 1] += abs(generator.normal(0, 1.0)) * left_of_right_end
+    strokes[:, 1] += abs(generator.normal(0, 0.7)) * left_of_right_end
     return strokes

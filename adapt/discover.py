@@ -12,6 +12,7 @@ import numpy as np
 from kneed import KneeLocator
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
@@ -272,8 +273,7 @@ def _joint(
     new = np.bincount(joint.labels[split:], minlength=k_hat)
     of_known, _ = linear_sum_assignment(table - new[:, None] / (len(points) + 1), maximize=True)
     free = np.delete(joint.centroids, of_known, axis=0)
-    distances = ((points[split:, None] - free[None]) ** 2).sum(axis=2)
-    return np.asarray(distances.argmin(axis=1), np.int64)
+    return np.asarray(cdist(points[split:], free).argmin(axis=1), np.int64)
 
 
 def _balanced(features: Points) -> Points:

@@ -86,17 +86,21 @@ def _curve_svg(rounds: list[dict[str, Any]], num_known: int) -> str:
         return ""
     curve, k_star = curves[-1], rounds[-1]["k_star"]
     figure, left = _figure()
-    left.plot(curve["k"], curve["sse"], color="#2a78d6", marker=".", label="SSE")
+    left.plot(curve["k"], curve["sse"], color="#2a78d6", marker=".")
     left.set_ylabel("SSE (squared feature units)", color="#2a78d6")
     left.set_xlabel("clusters k, known classes included")
     right = left.twinx()
-    right.plot(curve["k"], curve["accuracy"], color="#c2410c", marker=".", label="CA")
+    right.plot(curve["k"], curve["accuracy"], color="#c2410c", marker=".")
     right.set_ylabel("clustering accuracy of T_kn", color="#c2410c")
-    for k, name in ((curve["k_elbow"], "elbow"), (curve["k_accuracy"], "best CA")):
-        left.axvline(k, linestyle=":", color="#888888")
-        left.annotate(f"{name} {k}", (k, 1.01), xycoords=("data", "axes fraction"), fontsize=8)
-    left.axvline(num_known + k_star, color="#16803c")
-    left.set_title(f"chosen: {num_known} known + {k_star} discovered", pad=18, fontsize=10)
+    chosen = num_known + k_star
+    for k, name, line in (
+        (curve["k_accuracy"], "best CA", ":"),
+        (curve["k_elbow"], "elbow", "--"),
+        (chosen, f"chosen: {num_known} known + {k_star} discovered", "-"),
+    ):
+        colour = "#16803c" if line == "-" else "#888888"
+        left.axvline(k, linestyle=line, color=colour, label=f"{name} ({k})")
+    figure.legend(loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     return _svg(figure)
 
 

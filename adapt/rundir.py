@@ -74,7 +74,7 @@ class RunFolder:
 
     def forget_after(self, round_number: int) -> None:
         """Drop the lines of stages that a resumed run does again."""
-        kept = [r for r in self.records() if r.get("round", r.get("during")) <= round_number]
+        kept = [r for r in self.records() if r.get("round", r.get("during", 0)) <= round_number]
         write_atomically(self.metrics, "".join(json.dumps(r) + "\n" for r in kept))
 
 

@@ -1,5 +1,7 @@
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,16 +44,15 @@ class TinyData:
     def cache(self) -> Path:
         return self.root / "cache"
 
-    def job(self, out: Path, **changes: object) -> Job:
-        """A job that ends in seconds."""
-        config = {"backbone": "conv4", "weights": str(self.weights), "k_max": 6, "novel": "yes"}
-        config |= {"pretrain_steps": 60, "round_steps": 40, "iterations": 2, "batch_size": 16}
-        fields = {name: changes.pop(name) for name in ("source", "target") if name in changes}
-        options = {n: changes.pop(n) for n in ("resume", "overwrite", "cache") if n in changes}
-        paths = {"source": self.source, "target": self.target, "cache": self.cache}
-        return Job(
-            out=out, config=TrainConfig(**{**config, **changes}), **{**paths, **fields, **options}
-        )  # type: ignore[arg-type]
+    def job(self, out: Path, **changes: Any) -> Job:
+        """A job that ends in seconds; changes are of the job or of its config."""
+        of_job = {f.name for f in dataclasses.fields(Job)}
+        config: dict[str, Any] = {"backbone": "conv4", "weights": str(self.weights), "k_max": 6}
+        config |= {"novel": "yes", "pretrain_steps": 60, "round_steps": 40, "iterations": 2}
+        config |= {"batch_size": 16, **{n: v for n, v in changes.items() if n not in of_job}}
+        fields: dict[str, Any] = {"source": self.source, "target": self.target}
+        fields |= {"cache": self.cache, **{n: v for n, v in changes.items() if n in of_job}}
+        return Job(out=out, config=TrainConfig(**config), **fields)
 
 
 def picture(name: str, generator: np.random.Generator, *, light: float) -> Image.Image:
@@ -59,8 +60,10 @@ def picture(name: str, generator: np.random.Generator, *, light: float) -> Image
     noise = generator.normal(110 * light, 12, (48, 48, 3)).clip(0, 255).astype(np.uint8)
     image = Image.fromarray(noise)
     draw = ImageDraw.Draw(image)
-    colour = tuple(int(light * value) for value in {**KNOWN, **HIDDEN}[name])
-    x, y, r = (*generator.integers(18, 30, 2), generator.integers(9, 14))
+    red, green, blue = {**KNOWN, **HIDDEN}[name]
+    colour = (int(light * red), int(light * green), int(light * blue))
+    x, y = (int(value) for value in generator.integers(18, 30, 2))
+    r = int(generator.integers(9, 14))
     if name == "blue_disc":
         draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
     elif name == "green_bar":
@@ -84,14 +87,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> TinyData:
             path.parent.mkdir(parents=True, exist_ok=True)
             picture(name, generator, light=1.0).save(path)
     for name in (*KNOWN, *HIDDEN):
-        for number in range(20):
+        for _ in range(20):
             image = picture(name, generator, light=0.8)
             # Names that sort in another order than the classes, and do not tell them.
             key = f"{generator.integers(10**9):09d}.png"
             for path in (data.target / key, data.labelled / name / key):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 image.save(path)
-            del number
     torch.manual_seed(0)
     network = Conv4()
     for module in network.modules():  # random filters, scaled so that pictures differ in features

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kneed import KneeLocator
 from numpy.typing import NDArray
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import (
     Candidates,
+    Curve,
     Discovery,
     Ids,
     aligned,
@@ -22,7 +24,7 @@ from scda.adapt.discover import (
     estimate,
     select,
 )
-from scda.adapt.kmeans import Points, cluster
+from scda.adapt.kmeans import Points, cluster, sweep
 
 
 def config(**fields: Any) -> TrainConfig:
@@ -173,6 +175,16 @@ def test_elbow_is_the_point_farthest_from_the_chord() -> None:
     assert elbow(counts, sse) == farthest[0]
 
 
+def test_elbow_is_the_deepest_bend_and_not_kneeds_first() -> None:
+    counts = list(range(5, 41))
+    drops = [3.0] * 3 + [0.5] * 4 + [2.5] * 13 + [0.1] * 15
+    sse = [100.0]
+    for drop in drops:
+        sse.append(sse[-1] - drop)
+    assert KneeLocator(counts, sse, curve="convex", direction="decreasing").knee == 8
+    assert elbow(counts, sse) == 25
+
+
 @pytest.mark.parametrize(
     ("counts", "sse", "middle"),
     [
@@ -205,12 +217,21 @@ def test_both_criteria_find_the_number_of_separated_groups(new: int) -> None:
     assert len(curve.k_accuracy_spread) == 2
 
 
-def test_estimate_scores_only_the_known_images_by_the_best_restart() -> None:
-    points, known_labels = blobs(5), np.repeat(np.arange(3), 20)
-    curve = estimate(points, known_labels, num_known=3, config=config(restarts=1))
-    again = estimate(points, known_labels, num_known=3, config=config(restarts=3))
-    assert all(a >= b for a, b in zip(curve.sse, again.sse, strict=True))
-    assert curve.k_accuracy_spread == [curve.k_accuracy]
+def test_estimate_scores_the_known_images_by_the_restart_of_least_sse() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(70, 3)).astype(np.float32)
+    known_labels = rng.integers(0, 3, 30)
+    curve = estimate(points, known_labels, num_known=3, config=config(restarts=4, seed=5))
+    spread = np.zeros((len(curve.k), 4))
+    for row, runs in enumerate(sweep(points, curve.k, restarts=4, seed=5)):
+        best = min(runs, key=lambda run: run.sse)
+        assert curve.sse[row] == best.sse
+        assert curve.accuracy[row] == clustering_accuracy(best.labels[:30], known_labels)
+        spread[row] = [clustering_accuracy(run.labels[:30], known_labels) for run in runs]
+    assert curve.k_accuracy == curve.k[curve.accuracy.index(max(curve.accuracy))]
+    of_each = [curve.k[column.tolist().index(max(column))] for column in spread.T]
+    assert curve.k_accuracy_spread == of_each
+    assert len(set(of_each)) > 1
 
 
 def test_ties_in_accuracy_go_to_the_smallest_k() -> None:
@@ -276,6 +297,17 @@ def test_nothing_called_new_takes_the_tenth_of_highest_entropy_and_says_so() -> 
     assert found.notes[0].startswith("k unsure: no image was called new; the tenth")
 
 
+def test_an_image_that_stands_in_as_new_is_not_known_as_well() -> None:
+    certainty = np.linspace(5, 9, 10, dtype=np.float32)
+    logits = np.stack([certainty, np.zeros(10), np.zeros(10)], axis=1).astype(np.float32)
+    logits[4] = [0, 0.1, 0]  # the only one called 1, and the least certain of all
+    features = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
+    found = discover(logits, features, features, num_known=2, config=config())
+    assert found.candidates.implicit.tolist() == [4]
+    assert found.candidates.known.tolist() == [5, 6, 7, 8, 9]
+    assert found.candidates.known_labels.tolist() == [0] * 5
+
+
 def test_nothing_called_new_among_a_few_images_is_k_star_0() -> None:
     logits = logits_of([0, 0, 1, 1], 3)
     found = discover(logits, blobs(4, each=1), blobs(4, each=1), num_known=2, config=config())
@@ -283,13 +315,20 @@ def test_nothing_called_new_among_a_few_images_is_k_star_0() -> None:
     assert found.notes == ["no image was called new"]
 
 
-def test_k_star_at_its_bound_is_noted() -> None:
-    logits, features = toy(2, 6)
-    found = discover(logits, features, features, num_known=2, config=config(k_max=2))
-    assert found.k_star <= 2
-    found = discover(logits, features, features, num_known=2, config=config(k_max=1))
-    assert found.k_star == 1
-    assert found.notes == ["k at its bound: k* = k_max = 1; try a larger --k-max"]
+@pytest.mark.parametrize(
+    ("k_accuracy", "k_elbow", "k_star"),
+    [(5, 7, 3), (5, 8, 4), (4, 4, 1), (3, 3, 1), (11, 11, 8), (12, 20, 8)],
+)
+def test_k_star_is_the_mean_of_both_criteria_rounded_up_within_its_bounds(
+    k_accuracy: int, k_elbow: int, k_star: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve = Curve([4, 5], [2.0, 1.0], [1.0, 1.0], k_accuracy, [k_accuracy], k_elbow)
+    monkeypatch.setattr("scda.adapt.discover.estimate", lambda *args, **kwargs: curve)
+    logits, features = toy(3, 5)
+    found = discover(logits, features, features, num_known=3, config=config(k_max=8))
+    assert found.k_star == k_star
+    bound = ["k at its bound: k* = k_max = 8; try a larger --k-max"]
+    assert found.notes == (bound if k_star == 8 else [])
 
 
 def test_k_star_is_no_larger_than_t_im() -> None:
@@ -324,6 +363,7 @@ def test_a_known_class_without_images_takes_no_large_cluster_from_the_new() -> N
     true = groups[found.candidates.implicit]
     large = [set(found.implicit_labels[true == group].tolist()) for group in (2, 3, 5)]
     assert sorted(map(list, large)) == [[0], [1], [2]]
+    assert found.k_star == 3
 
 
 def test_both_spaces_are_balanced_side_by_side() -> None:
@@ -421,7 +461,7 @@ def check_whole(found: Discovery, images: int) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"assignment": "joint"}, {"k": 3}, {"k": 3, "pca": 0}])
 @pytest.mark.parametrize("space", ["both", "features"])
-@pytest.mark.parametrize("images", [2, 3, 4, 5, 12, 30])
+@pytest.mark.parametrize("images", [2, 3, 4, 5, 24])
 def test_tiny_equal_and_doubled_targets_never_crash(
     images: int, space: str, fields: dict[str, Any]
 ) -> None:

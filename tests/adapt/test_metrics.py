@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from scda.adapt.kmeans import cluster
 from scda.adapt.metrics import (
     Labels,
     acc_joint,
@@ -15,6 +16,7 @@ from scda.adapt.metrics import (
     implicit_agreement,
     open_set,
 )
+from scda.models.index import normalised
 
 # Two known classes (0, 1) and two implicit ones (2, 3); the model found 2, 3 and 4.
 TRUE = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 3])
@@ -199,6 +201,23 @@ def test_h3_clusters_directions_and_not_lengths() -> None:
     true = np.array([1] * 4 + [2] * 4 + [0, 0])
     result = h3(true, true, np.concatenate([features, known]), 1)
     assert result == pytest.approx({"h3_oracle": 1, "h3_model": 1})
+
+
+def test_h3_takes_spherical_k_means_of_directions_at_the_true_number() -> None:
+    rng = np.random.default_rng(11)
+    true = rng.integers(0, 5, 60)
+    directions = rng.normal(0, 1, (60, 4))
+    features = (directions * rng.uniform(0.1, 3, (60, 1))).astype(np.float32)
+    implicit = true >= 2
+    points = normalised(features[implicit])
+    agreement = [
+        normalized_mutual_info_score(
+            true[implicit], cluster(rows, 3, restarts=10, seed=0, spherical=spherical).labels
+        )
+        for rows, spherical in ((points, True), (points, False), (features[implicit], True))
+    ]
+    assert len({round(value, 3) for value in agreement}) == 3
+    assert h3(true, true, features, 2)["h3_oracle"] == pytest.approx(3 / (2 + 1 / agreement[0]))
 
 
 def test_h3_without_implicit_images_is_0() -> None:

@@ -8,7 +8,6 @@ from scda.adapt.scan import scan_source, scan_target, unreadable
 from scda.models.errors import DataError, UsageError
 from tests.bundles import picture
 
-
 Scan = Callable[[Path], object]
 
 

@@ -84,13 +84,14 @@ def test_pretraining_learns_the_source_and_sends_a_part_of_the_target_away(
     assert (predicted == SOURCE.labels).float().mean() > 0.95
 
 
-def test_the_game_tells_unknown_target_images_from_known_ones() -> None:
-    nets = networks(KNOWN + 1)
-    losses_of(run_pretrain, nets, pretrain_steps=120)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_game_tells_unknown_target_images_from_known_ones(seed: int) -> None:
+    nets = networks(KNOWN + 1, seed=seed)
+    losses_of(run_pretrain, nets, pretrain_steps=80, lr=0.01)
     refresh_batchnorm(nets, TARGET.features)
     unknown = infer(nets, TARGET.features)[0].softmax(dim=1)[:, -1]
     implicit = TARGET.labels >= KNOWN
-    assert unknown[implicit].mean() > 2 * unknown[~implicit].mean()
+    assert unknown[implicit].mean() > 1.5 * unknown[~implicit].mean()
 
 
 def test_retraining_learns_the_pseudo_classes() -> None:
@@ -108,7 +109,8 @@ def test_retraining_without_a_new_class_is_closed_set_training() -> None:
     known = TARGET.labels < KNOWN
     pseudo = Labelled(TARGET.features[known], TARGET.labels[known])
     target = TARGET.features
-    retrain(nets, SOURCE, target, pseudo, config(), Generator(), lambda step, losses: None)
+    settings = config(round_steps=5)
+    retrain(nets, SOURCE, target, pseudo, settings, Generator(), lambda step, losses: None)
     assert infer(nets, target)[0].shape == (len(target), KNOWN)
 
 
@@ -220,15 +222,16 @@ def test_the_same_generator_trains_the_same() -> None:
 def test_diverging_training_is_told_with_what_to_try() -> None:
     nets = networks(KNOWN + 1)
     with torch.no_grad():
-        nets.classifier.weight.fill_(math.inf)  # type: ignore[operator, union-attr]
+        nets.classifier.weight.fill_(math.inf)  # type: ignore[operator]
     with pytest.raises(GateError, match=r"diverged at step 1; try a smaller --lr than 0\.02"):
         losses_of(run_pretrain, nets)
 
 
-def test_a_learning_rate_far_too_large_diverges_into_the_same_error() -> None:
-    wild = config(lr=0.999, momentum=0.999, weight_decay=0.999, pretrain_steps=3000)
-    with pytest.raises(GateError, match=r"diverged at step \d+; try a smaller --lr than 0\.999"):
-        run_pretrain(networks(KNOWN + 1), wild, lambda step, losses: None)
+def test_a_learning_rate_far_too_large_ends_in_the_same_error() -> None:
+    torch.manual_seed(0)
+    nets = Networks(nn.Linear(WIDTH, 8), nn.Linear(8, KNOWN + 1))  # batch norm would hold it
+    with pytest.raises(GateError, match=r"diverged at step \d+; try a smaller --lr than 0\.9"):
+        losses_of(run_pretrain, nets, lr=0.9, pretrain_steps=500)
 
 
 def test_inference_uses_stored_statistics_and_leaves_them() -> None:

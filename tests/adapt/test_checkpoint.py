@@ -1,0 +1,163 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Generator, nn
+
+from scda.adapt.checkpoint import State, load, save
+from scda.adapt.discover import Candidates, Curve, Discovery
+from scda.adapt.train import Networks
+from scda.models.errors import GateError
+from scda.models.network import FeatureHead
+
+CURVE = Curve([3, 4], [2.0, 1.0], [0.5, 1.0], 4, [4], 3)
+
+
+def state(round_number: int, discovery: Discovery | None = None) -> State:
+    torch.manual_seed(round_number)
+    head = FeatureHead(5, (4, 3))
+    return State(round_number, Networks(head, nn.Linear(3, 2 + round_number)), discovery)
+
+
+def found(notes: list[str]) -> Discovery:
+    candidates = Candidates(np.array([4, 6]), np.array([1, 0]), np.array([0, 2, 3]))
+    return Discovery(2, candidates, np.array([1, 0, 1]), CURVE, notes)
+
+
+def fresh() -> FeatureHead:
+    torch.manual_seed(99)
+    return FeatureHead(5, (4, 3))
+
+
+def same_weights(one: nn.Module, two: nn.Module) -> bool:
+    pairs = zip(one.state_dict().items(), two.state_dict().items(), strict=True)
+    return all(a[0] == b[0] and torch.equal(a[1], b[1]) for a, b in pairs)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_without_a_checkpoint_there_is_nothing_to_load(tmp_path: Path) -> None:
+    assert load(tmp_path, fresh(), Generator()) is None
+    assert load(tmp_path / "gone", fresh(), Generator()) is None
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    saved = state(1, found(["k unsure: a note"]))
+    save(tmp_path, saved, Generator())
+    head = fresh()
+    loaded = load(tmp_path, head, Generator())
+    assert loaded is not None
+    assert loaded.round == 1
+    assert loaded.networks.head is head
+    assert same_weights(head, saved.networks.head)
+    assert same_weights(loaded.networks.classifier, saved.networks.classifier)
+    assert loaded.discovery is not None
+    assert (loaded.discovery.k_star, loaded.discovery.notes) == (2, ["k unsure: a note"])
+    before = found([])
+    for actual, expected in (
+        (loaded.discovery.candidates.known, before.candidates.known),
+        (loaded.discovery.candidates.known_labels, before.candidates.known_labels),
+        (loaded.discovery.candidates.implicit, before.candidates.implicit),
+        (loaded.discovery.implicit_labels, before.implicit_labels),
+    ):
+        np.testing.assert_array_equal(actual, expected)
+        assert actual.dtype == np.int64
+
+
+def test_a_state_before_any_discovery_comes_back_without_one(tmp_path: Path) -> None:
+    save(tmp_path, state(0), Generator())
+    loaded = load(tmp_path, fresh(), Generator())
+    assert loaded is not None
+    assert (loaded.round, loaded.discovery) == (0, None)
+
+
+def test_both_random_generators_go_on_where_they_were(tmp_path: Path) -> None:
+    saved, generator = state(0), Generator().manual_seed(7)
+    torch.randn(3, generator=generator)
+    torch.randn(5)
+    save(tmp_path, saved, generator)
+    expected = (torch.randn(4, generator=generator), torch.randn(4))
+    head, again = fresh(), Generator()
+    load(tmp_path, head, again)
+    assert torch.equal(torch.randn(4, generator=again), expected[0])
+    assert torch.equal(torch.randn(4), expected[1])
+
+
+def test_the_last_two_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    for number in range(4):
+        save(folder, state(number), Generator())
+    assert names(folder) == ["round-0002.pt", "round-0003.pt"]
+    loaded = load(folder, fresh(), Generator())
+    assert loaded is not None
+    assert loaded.round == 3
+
+
+def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
+    save(tmp_path, state(1, found([])), Generator())
+    fields = torch.load(tmp_path / "round-0001.pt", weights_only=True)
+    assert set(fields) == {"round", "head", "classifier", "discovery", "generator", "torch"}
+
+
+def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, tuple[str]]:
+            return Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]
+
+    torch.save({"round": Trap()}, tmp_path / "round-0000.pt")
+    with pytest.raises(GateError, match="no checkpoint can be read"):
+        load(tmp_path, fresh(), Generator())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "text", "bit", "fields", "shape"])
+def test_a_damaged_newest_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
+    older, newer = state(1), state(2)
+    save(tmp_path, older, Generator())
+    save(tmp_path, newer, Generator())
+    path = tmp_path / "round-0002.pt"
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "empty":
+        path.write_bytes(b"")
+    elif damage == "text":
+        path.write_bytes(b"not a checkpoint")
+    elif damage == "bit":  # inside a weight: torch itself would load it
+        weight = newer.networks.classifier.state_dict()["weight"].numpy().tobytes()
+        data[data.index(weight)] ^= 1
+        path.write_bytes(data)
+    elif damage == "fields":
+        torch.save({"round": 2}, path)
+    else:
+        wider = State(2, Networks(FeatureHead(6, (4, 3)), nn.Linear(3, 2)), None)
+        save(tmp_path, wider, Generator())
+    loaded = load(tmp_path, fresh(), Generator())
+    assert loaded is not None
+    assert loaded.round == 1
+    assert same_weights(loaded.networks.head, older.networks.head)
+
+
+def test_when_none_can_be_read_it_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "round-0001.pt").write_bytes(b"x")
+    with pytest.raises(GateError, match="no checkpoint can be read; start again with --overwrite"):
+        load(tmp_path, fresh(), Generator())
+
+
+def test_no_damaged_byte_ends_in_another_error(tmp_path: Path) -> None:
+    save(tmp_path, state(0, found(["note"])), Generator())
+    path = tmp_path / "round-0000.pt"
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    for position in rng.integers(0, len(data), 60):
+        broken = bytearray(data)
+        broken[position] ^= int(rng.integers(1, 256))
+        path.write_bytes(broken)
+        try:
+            loaded = load(tmp_path, fresh(), Generator())
+        except GateError:
+            continue
+        assert loaded is not None  # a byte that nobody reads
+        assert same_weights(loaded.networks.classifier, state(0).networks.classifier)

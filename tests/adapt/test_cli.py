@@ -1,0 +1,264 @@
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scda.adapt.cli import main
+from scda.models.bundle import read_manifest
+from tests.bundles import make_bundle, picture
+from tests.conftest import TinyData
+
+COMMANDS = ("train", "label", "serve", "evaluate", "inspect", "report", "demo")
+
+
+Done = subprocess.CompletedProcess[str]
+Scda = Callable[..., Done]
+
+
+@pytest.fixture
+def scda(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Scda:
+    """The command line in this process: starting a new one costs seconds of imports."""
+
+    def call(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["scda-adapt", *map(str, arguments)])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as stopped:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        said = capsys.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return subprocess.CompletedProcess(sys.argv, stopped.value.code, said.out, said.err)
+
+    return call
+
+
+def refused(done: Done, code: int, message: str) -> None:
+    """One line on stderr that holds `message`, and the exit code."""
+    assert done.returncode == code, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert message in done.stderr
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("made") / "bundle")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "photos"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.jpg").write_bytes(picture("red"))
+    (folder / "sub" / "b.jpg").write_bytes(picture("yellow"))
+    return folder
+
+
+def test_help_lists_every_command(scda: Scda) -> None:
+    done = scda("--help")
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in COMMANDS)
+
+
+def test_help_works_without_torch() -> None:
+    code = "import sys; sys.modules['torch'] = None; from scda.adapt.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "train" in done.stdout
+
+
+def test_training_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from scda.adapt.cli import main; main()"
+    words = [sys.executable, "-c", code, "train", "--source", "x", "--target", "y", "--out", "z"]
+    refused(subprocess.run(words, capture_output=True, text=True), 2, "pip install 'scda[train]'")
+
+
+def test_a_whole_run_from_the_command_line(scda: Scda, tiny: TinyData, tmp_path: Path) -> None:
+    options = tmp_path / "options.toml"
+    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\npretrain_steps = 40\n')
+    run, place = tmp_path / "run", ("--source", tiny.source, "--target", tiny.target)
+    settings = ("--config", options, "--iterations", 1, "--k", 2, "--novel", "yes")
+    done = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--json")
+    assert done.returncode == 0, done.stderr
+    manifest = read_manifest(run / "bundle")
+    expected = {"bundle": str(run / "bundle"), "id": manifest.id, "k_star": 2}
+    assert json.loads(done.stdout) == expected
+
+    measured = scda("evaluate", run, tiny.labelled, "--json")
+    assert measured.returncode == 0, measured.stderr
+    fields = json.loads(measured.stdout)
+    assert fields["bundle_id"] == manifest.id
+    assert fields["k_star"] == fields["k_true"] == 2
+    assert {"os", "os_star", "unk_pooled", "hos", "acc_joint", "acc_novel", "h3_model"} <= set(
+        fields
+    )
+
+    assert "verified" in scda("inspect", run, "--verify").stderr
+    (run / "report.html").unlink()
+    assert scda("report", run).stdout.strip() == str(run / "report.html")
+    again = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--resume")
+    assert (again.returncode, "finished already" in again.stderr) == (0, True)
+
+
+def test_a_dry_run_prints_the_plan(scda: Scda, tiny: TinyData, tmp_path: Path) -> None:
+    place = ("--source", tiny.source, "--target", tiny.target, "--out", tmp_path / "run")
+    done = scda("train", *place, "--dry-run")
+    assert done.returncode == 0
+    assert "target: 100 images, 0 rejected" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        ({"source": "missing"}, 2, "missing: the source folder does not exist"),
+        ({"target": "missing"}, 2, "missing: the target folder does not exist"),
+        ({"source": "empty"}, 4, "no class folder in it"),
+        ({"target": "empty"}, 4, "no file in it"),
+        ({"preset": "best"}, 2, "preset is 'best', want robust or paper"),
+        ({"backbone": "vgg"}, 2, "backbone 'vgg', want"),
+        ({"backbone": "conv4"}, 2, "no weights of its own; pass --weights FILE"),
+        ({"weights": "missing.safetensors"}, 2, "no such weights file"),
+        ({"lr": "-1"}, 2, "lr is -1.0, want a number between 0 and 1"),
+        ({"lr": "fast"}, 2, "'--lr'"),
+        ({"novel": "maybe"}, 2, "novel is 'maybe', want auto or yes or no"),
+        ({"config": "missing.toml"}, 2, "cannot read the config"),
+        ({"out": "file"}, 2, "is a file; want a folder for the run"),
+    ],
+)
+def test_what_train_refuses(
+    scda: Scda, tiny: TinyData, tmp_path: Path, change: dict[str, str], code: int, message: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    paths = ("source", "target", "out", "config", "weights")
+    options = {"source": tiny.source, "target": tiny.target, "out": tmp_path / "run"}
+    given = {n: tmp_path / v if n in paths else v for n, v in change.items()}
+    words = [w for n, v in {**options, **given}.items() for w in (f"--{n}", v)]
+    refused(scda("train", *words, "--cache", tmp_path / "cache"), code, message)
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+def test_a_missing_option_is_named(scda: Scda) -> None:
+    refused(scda("train", "--source", "x"), 2, "--target")
+
+
+def test_label_writes_a_row_per_file(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path
+) -> None:
+    out, lines = tmp_path / "labels.csv", tmp_path / "labels.jsonl"
+    done = scda("label", bundle, photos, "--out", out, "--out", lines)
+    assert done.returncode == 0, done.stderr
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["path"], row["label"]) for row in rows] == [
+        ("a.jpg", "red"),
+        ("sub/b.jpg", "discovered-000"),
+    ]
+    assert [json.loads(line)["path"] for line in lines.read_text().splitlines()] == [
+        "a.jpg",
+        "sub/b.jpg",
+    ]
+
+
+def test_label_ends_with_3_where_a_file_is_bad(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path
+) -> None:
+    (photos / "notes.jpg").write_text("no image")
+    done = scda("label", bundle, photos, "--out", "-")
+    assert done.returncode == 3
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["error_code"] for row in rows] == ["", "not_an_image", ""]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("missing", "photos", "--out", "x.csv"), 2, "missing: no such folder"),
+        (("photos", "photos", "--out", "x.csv"), 2, "want a bundle or a finished run"),
+        (("bundle", "missing", "--out", "x.csv"), 2, "missing"),
+        (("bundle", "empty", "--out", "x.csv"), 4, "no file to label"),
+        (("bundle", "photos", "--out", "x.docx"), 2, ".jsonl"),
+        (("bundle", "photos", "--out", "nowhere/x.csv"), 2, "nowhere"),
+        (("bundle", "photos", "--out", "x.csv", "--provider", "tpu"), 2, "provider 'tpu'"),
+        (("damaged", "photos", "--out", "x.csv"), 5, "model.onnx is damaged"),
+        (("newer", "photos", "--out", "x.csv"), 5, "schema 99, this version reads 1"),
+    ],
+)
+def test_what_label_refuses(
+    scda: Scda,
+    bundle: Path,
+    photos: Path,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("bundle", "damaged", "newer"):
+        shutil.copytree(bundle, tmp_path / name)
+    (tmp_path / "damaged" / "model.onnx").write_bytes(b"x")
+    manifest = tmp_path / "newer" / "bundle.json"
+    manifest.write_text(manifest.read_text().replace('"schema_version": 1', '"schema_version": 99'))
+    plain = ("--out", "--provider", "tpu")
+    given = [word if word in plain else tmp_path / word for word in words]
+    refused(scda("label", *given), code, message)
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("command", [("inspect", "--verify"), ("evaluate",), ("serve",)])
+def test_a_damaged_bundle_is_one_line_everywhere(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    copy = tmp_path / "bundle"
+    shutil.copytree(bundle, copy)
+    (copy / "parity.npz").write_bytes(b"x")
+    words = (photos,) if command[0] == "evaluate" else ()
+    refused(scda(command[0], copy, *words, *command[1:]), 5, "parity.npz is damaged")
+
+
+def test_evaluate_needs_class_folders(scda: Scda, bundle: Path, tmp_path: Path) -> None:
+    refused(scda("evaluate", bundle, tmp_path / "missing"), 2, "does not exist")
+    refused(scda("evaluate", bundle, tmp_path), 4, "no class folder in it")
+
+
+def test_report_needs_a_run(scda: Scda, tmp_path: Path) -> None:
+    refused(scda("report", tmp_path), 2, "want a finished run")
+
+
+def test_demo_never_replaces_what_is_no_demo(scda: Scda, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    refused(scda("demo", "--out", tmp_path, "--overwrite"), 2, "holds something that is no demo")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_a_run_that_can_go_on(
+    tiny: TinyData, tmp_path: Path, number: int, code: int
+) -> None:
+    options = tmp_path / "options.toml"
+    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\npretrain_steps = 30\n')
+    run = tmp_path / "run"
+    words = ["train", "--source", tiny.source, "--target", tiny.target, "--out", run]
+    words += ["--config", options, "--novel", "yes", "--k-max", "6", "--cache", tiny.cache]
+    words += ["--iterations", "100000"]
+    argv = [sys.executable, "-m", "scda.adapt", *map(str, words)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 120
+    while not list(run.glob("checkpoints/round-0001.pt")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code, said
+    assert "--resume" in said.splitlines()[-1]
+    assert list(run.glob("checkpoints/round-*.pt"))
+    assert not (run / "bundle").exists()

@@ -1,0 +1,68 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scda.adapt.evaluate import evaluate, score
+from scda.models.errors import DataError
+from scda.models.images import read_file
+from scda.models.predictor import Predictor, load_predictor
+from tests.bundles import make_bundle, picture
+
+
+@pytest.fixture(scope="module")
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    """Blue, green and red are known; yellow and cyan discovered."""
+    return load_predictor(make_bundle(tmp_path_factory.mktemp("made") / "bundle"))
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """Three blue, one of them under the wrong name; two yellow, one cyan; red has no folder."""
+    root = tmp_path / "labelled"
+    pictures = {"blue": ["blue", "blue"], "green": ["blue"], "lemon": ["yellow", "yellow"]}
+    for folder, colours in {**pictures, "sea": ["cyan"], "nothing": []}.items():
+        (root / folder).mkdir(parents=True)
+        for number, colour in enumerate(colours):
+            (root / folder / f"{number}.jpg").write_bytes(picture(colour))
+    return root
+
+
+def test_the_metrics_of_a_case_worked_by_hand(predictor: Predictor, labelled: Path) -> None:
+    done: list[tuple[int, int]] = []
+    scored = score(predictor, labelled, on_progress=lambda *parts: done.append(parts))
+    fields = evaluate(scored, predictor)
+    # blue 2 of 2, green 0 of 1, red has no image; all three implicit images are rejected.
+    assert fields["os_star"] == 50.0
+    assert fields["unk_pooled"] == fields["unk_macro"] == 100.0
+    assert fields["os"] == 62.5
+    assert fields["hos"] == 66.67
+    assert fields["acc_novel"] == fields["nmi_implicit"] == 100.0
+    assert fields["acc_joint"] == 83.33
+    assert (fields["k_star"], fields["k_true"], fields["k_abs"]) == (2, 2, 0)
+    assert fields["correspondence_1"] == 2
+    assert (fields["images"], fields["rejected"]) == (6, 0)
+    assert fields["bundle_id"] == predictor.manifest.id
+    assert done[-1] == (6, 6)
+
+
+def test_it_says_what_the_predictor_says(predictor: Predictor, labelled: Path) -> None:
+    scored = score(predictor, labelled, on_progress=lambda done, total: None)
+    paths = sorted(labelled.glob("*/*.jpg"))
+    answers = predictor.predict([predictor.prepare(read_file(path)) for path in paths])
+    ids = predictor.manifest.class_ids
+    assert [ids[label] for label in scored.predicted] == [answer.class_id for answer in answers]
+
+
+def test_bad_files_are_counted_and_left_out(predictor: Predictor, labelled: Path) -> None:
+    (labelled / "blue" / "bad.jpg").write_bytes(b"no image")
+    scored = score(predictor, labelled, on_progress=lambda done, total: None)
+    assert (len(scored.true), scored.rejected) == (6, 1)
+
+
+def test_without_any_usable_image_it_refuses(predictor: Predictor, labelled: Path) -> None:
+    for folder in labelled.iterdir():
+        shutil.rmtree(folder)
+        folder.mkdir()
+    with pytest.raises(DataError, match="no usable image"):
+        score(predictor, labelled, on_progress=lambda done, total: None)

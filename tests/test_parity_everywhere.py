@@ -1,0 +1,107 @@
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from scda.adapt.checkpoint import load
+from scda.models.backbones import load_backbone
+from scda.models.bundle import read_manifest
+from scda.models.images import read_file
+from scda.models.network import FeatureHead, PixelClassifier
+from tests.conftest import TinyData
+
+WITHIN = 1e-4  # of a confidence, as the contract says
+
+
+def test_torch_label_and_http_say_the_same(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+    by_torch = predicted_by_torch(tiny, tiny_run)
+    by_label = predicted_by_label(tiny, tiny_run, tmp_path)
+    by_http = predicted_by_http(tiny, tiny_run)
+    assert set(by_torch) == set(by_label) == set(by_http)
+    for name, (label, confidence) in by_torch.items():
+        for other in (by_label[name], by_http[name]):
+            assert abs(other[1] - confidence) <= WITHIN
+            assert other[0] == label
+
+
+Answers = dict[str, tuple[str, float]]
+
+
+def predicted_by_torch(tiny: TinyData, run: Path) -> Answers:
+    """From the last checkpoint: the trained modules themselves, no ONNX in between."""
+    backbone = load_backbone("conv4", weights=tiny.weights)
+    head = FeatureHead(backbone.width, (512, 256, 256))
+    state = load(run / "checkpoints", head, torch.Generator())
+    assert state is not None
+    module = PixelClassifier(backbone, head, state.networks.classifier).eval()
+    paths = sorted(tiny.target.iterdir())
+    pixels = np.stack([backbone.preprocessing.apply(read_file(path)) for path in paths])
+    with torch.inference_mode():
+        probabilities, _ = module(torch.from_numpy(pixels))
+    # The checkpoint's discovered classes are not yet numbered by size.
+    labels = [info.label for info in read_manifest(run / "bundle").classes]
+    sizes = probabilities.argmax(dim=1).bincount(minlength=len(labels))[3:]
+    order = [0, 1, 2, *(3 + np.argsort(-sizes.numpy(), kind="stable"))]
+    ordered = probabilities[:, order]
+    return {
+        path.name: (labels[int(row.argmax())], float(row.max()))
+        for path, row in zip(paths, ordered, strict=True)
+    }
+
+
+def predicted_by_label(tiny: TinyData, run: Path, tmp_path: Path) -> Answers:
+    out = tmp_path / "labels.csv"
+    words = [sys.executable, "-m", "scda.adapt", "label", run, tiny.target, "--out", out]
+    subprocess.run([*map(str, words), "--quiet"], check=True)
+    with out.open(newline="") as file:
+        return {r["path"]: (r["label"], float(r["confidence"])) for r in csv.DictReader(file)}
+
+
+def predicted_by_http(tiny: TinyData, run: Path) -> Answers:
+    answers = {}
+    with served(run) as address:
+        for path in sorted(tiny.target.iterdir()):
+            request = urllib.request.Request(f"{address}/v1/predict", data=path.read_bytes())
+            with urllib.request.urlopen(request) as response:
+                answer: dict[str, Any] = json.load(response)
+            answers[path.name] = (answer["label"], answer["confidence"])
+    return answers
+
+
+@contextmanager
+def served(run: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [sys.executable, "-m", "scda.adapt", "serve", str(run), "--port", str(port)]
+    process = subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_until_ready(f"{address}/readyz", process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def wait_until_ready(url: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the server ended"
+        try:
+            with urllib.request.urlopen(url):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.2)
+    raise AssertionError("the server was never ready")
