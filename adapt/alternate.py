@@ -158,11 +158,12 @@ class _Run:
     ) -> checkpoint.State:
         if self.config.batchnorm == "target":
             refresh_batchnorm(networks, self.target)
-        state = checkpoint.State(round_number, networks, discovery)
-        if self.checkpoints:
-            checkpoint.save(self.checkpoints, state, self.generator)
         predicted = infer(networks, self.target)[0].argmax(dim=1)
         share = (predicted >= self.num_known).float().mean().item()
         seconds = time.monotonic() - self._started
+        # Reported before it is saved: a resumed run drops what was reported and not saved.
         self.on_stage(Stage(round_number, share, self._losses, seconds, discovery), networks)
+        state = checkpoint.State(round_number, networks, discovery)
+        if self.checkpoints:
+            checkpoint.save(self.checkpoints, state, self.generator)
         return state

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,11 +110,13 @@ def train(
         overwrite=overwrite,
         resume=resume,
     )
+    if dry_run:
+        planned = run.plan(job)
+        _print_json(planned) if as_json else _print_table(planned)
+        return
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
-        if dry_run:
-            run.plan(job, reporter)
-            return
-        manifest = run.train(job, reporter)
+        trained = run.train(job, reporter)
+    manifest = trained.manifest
     discovered = len(manifest.classes) - manifest.num_known
     if as_json:
         _print_json({"bundle": str(out / "bundle"), "id": manifest.id, "k_star": discovered})
@@ -124,6 +125,8 @@ def train(
             typer.echo(f"note: {note}", err=True)
         typer.echo(f"{discovered} discovered classes; look at {out / 'report.html'}")
         typer.echo(f"the bundle is {out / 'bundle'}")
+    if trained.rejected:
+        raise typer.Exit(FAILED_INPUTS)
 
 
 @app.command()
@@ -234,7 +237,9 @@ def inspect(
 
 
 @app.command()
-def report(run: Annotated[Path, typer.Argument(help="A finished run.")]) -> None:
+def report(
+    run: Annotated[Path, typer.Argument(help="A finished run.")], verbose: Verbose = False
+) -> None:
     """Write a run's report again."""
     with _needs_train_extra():
         from scda.adapt.report import write_report
@@ -278,7 +283,7 @@ def user_cache() -> Path:
 
 def main() -> NoReturn:
     """Run a command; every error a user can cause is one line and an exit code."""
-    _be_strict()
+    _heed_sigterm()
     try:
         code = app(standalone_mode=False) or 0
         if code == _INTERRUPTED:  # typer's answer to Ctrl-C
@@ -291,9 +296,8 @@ def main() -> NoReturn:
         code = _fail(_INTERRUPTED, "interrupted; --resume goes on with a training run")
     except _Terminated:
         code = _fail(128 + signal.SIGTERM, "stopped; --resume goes on with a training run")
-    except BrokenPipeError:  # `scda-adapt label ... | head` is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except OSError as error:  # a full disk, a read-only folder
+        code = _fail(UsageError.exit_code, f"{error.filename or 'output'}: {error.strerror}")
     except Exception as error:  # the outermost shell: whatever arrives here is a bug
         code = _crash(error)
     sys.exit(code)
@@ -303,15 +307,11 @@ class _Terminated(BaseException):
     """SIGTERM arrived."""
 
 
-def _be_strict() -> None:
+def _heed_sigterm() -> None:
     def stop(number: int, frame: Any) -> None:
         raise _Terminated
 
     signal.signal(signal.SIGTERM, stop)
-    # Pillow only warns of a picture that is too large; the reader wants to refuse it.
-    from PIL import Image
-
-    warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 
 def _fail(code: int, message: str) -> int:

@@ -1,11 +1,4 @@
-"""Trains the demo's backbone from printed glyphs alone.
-
-Used: the source folder (printed digits 0-5 with their labels) and, as further classes, printed
-letters and signs drawn with the same fonts and the same pen. They make the features tell apart
-shapes that no source class shows. The digits 6-9 are never drawn, and characters that look like
-one of them (`b`, `B`, `g`, `G`, `q`, `&`, `@` ...) or like one of 0-5 (`O`, `l`, `Z`, `S`, `Y`,
-`y` ...) are left out. No target picture is used.
-"""
+"""Trains the demo's backbone on the printed digits 0-5 alone; no target picture is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,26 +12,12 @@ from torch import nn
 from torch.nn import functional
 
 from scda.adapt.demo_data import DIGITS
-from scda.adapt.demo_strokes import SIDE, draw_strokes, glyph_strokes
+from scda.adapt.demo_strokes import SIDE
 from scda.models.conv4 import Conv4
 from scda.models.files import write_atomically
 
 Pictures = list[npt.NDArray[np.uint8]]
 
-_LATIN = "ACEFHJKLMNPRTUVWXadefhkmnrt"
-_GREEK = "ΔΛΞΠΣΨΩαεζημξπφω"
-_CYRILLIC_AND_SIGNS = "ДЖИЦШЯ#%"
-_WIDE_FONTS = (
-    "DejaVuSans.ttf",
-    "DejaVuSans-Bold.ttf",
-    "DejaVuSerif.ttf",
-    "DejaVuSerif-Italic.ttf",
-    "STIXGeneral.ttf",
-    "STIXGeneralItalic.ttf",
-)
-_LATIN_FONTS = (*_WIDE_FONTS, "cmr10.ttf", "cmss10.ttf", "cmtt10.ttf", "cmti10.ttf")
-
-_PER_GLYPH = 120
 _BATCH = 128
 _STEPS = 500
 _LEARNING_RATE = 3e-3
@@ -47,7 +26,7 @@ _LEARNING_RATE = 3e-3
 def train_backbone(
     source: Path, out: Path, *, seed: int, on_step: Callable[[int, int], None]
 ) -> None:
-    """Train Conv4 to name printed glyphs and write its weights.
+    """Train Conv4 to name printed digits and write its weights.
 
     Args:
         source: Folder of `write_printed_digits`: `0/*.png` ... `5/*.png`, 32x32 pixels each.
@@ -59,7 +38,7 @@ def train_backbone(
         FileNotFoundError: A digit's folder is missing or holds no picture.
         ValueError: A picture is not of 32x32 pixels.
     """
-    pixels, labels = _join(_read_source(source), _draw_auxiliary(seed))
+    pixels, labels = _join(_read_source(source))
     generator = torch.Generator().manual_seed(seed)
     backbone = Conv4()
     network = nn.Sequential(backbone, nn.Linear(backbone.num_features, int(labels.max()) + 1))
@@ -82,23 +61,8 @@ def _read_class(folder: Path) -> Pictures:
     return pictures
 
 
-def _draw_auxiliary(seed: int) -> list[Pictures]:
-    """Draw the letters and signs, one list for each class."""
-    generator = np.random.default_rng(seed)
-    latin = [_draw_class(character, _LATIN_FONTS, generator) for character in _LATIN]
-    others = _GREEK + _CYRILLIC_AND_SIGNS
-    return latin + [_draw_class(character, _WIDE_FONTS, generator) for character in others]
-
-
-def _draw_class(character: str, fonts: tuple[str, ...], generator: np.random.Generator) -> Pictures:
-    faces = [glyph_strokes(font, character) for font in fonts]
-    chosen = generator.integers(len(faces), size=_PER_GLYPH)
-    return [np.asarray(draw_strokes(faces[face], generator)) for face in chosen]
-
-
-def _join(*groups: list[Pictures]) -> tuple[torch.Tensor, torch.Tensor]:
+def _join(classes: list[Pictures]) -> tuple[torch.Tensor, torch.Tensor]:
     """Number the classes in order and stack: pixels float (N, 1, 32, 32), labels int64 (N,)."""
-    classes = [pictures for group in groups for pictures in group]
     pixels = np.stack([picture for pictures in classes for picture in pictures])
     labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes])
     return torch.from_numpy(pixels).float()[:, None], torch.from_numpy(labels)

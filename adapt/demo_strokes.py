@@ -1,4 +1,4 @@
-"""Pen strokes from printed glyphs: the demo's source pictures and its auxiliary glyphs.
+"""Pen strokes from printed glyphs: how the demo's source pictures are drawn.
 
 The centre line of a glyph in one of matplotlib's fonts is warped, drawn again with a pen of
 another width and reduced to the resolution of the UCI digits: a bitmap scaled to the full height

@@ -91,6 +91,8 @@ def discover(
         else _separate(points[split:], k_star, config).labels
     )
     _, labels = np.unique(labels, return_inverse=True)  # an empty cluster is no class
+    if labels.max() + 1 < config.k:
+        notes.append(f"fewer than asked for: {labels.max() + 1} classes, not --k {config.k}")
     return Discovery(int(labels.max()) + 1, candidates, labels.astype(np.int64), curve, notes)
 
 
@@ -102,7 +104,7 @@ def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates
         num_known: K.
         implicit_share: `half` treats discovered classes the same; `all` takes every image that
             is predicted new: in the first round the half of the one `unknown` pool misses whole
-            classes (decisions, choice 8).
+            classes (choice 8).
 
     Source: SCDA, "High-confident target candidates", Eq. 7.
     """
@@ -207,7 +209,7 @@ def elbow(counts: Sequence[int], sse: Sequence[float]) -> int:
     kneed's own knee is the first local maximum, which is far too low for many classes. With three
     points or fewer, or a flat curve, there is no bend: the middle k, and a line in the log.
 
-    Source: Satopaa et al. 2011, "Finding a Kneedle in a Haystack" (decisions, choice 12).
+    Source: Satopaa et al. 2011, "Finding a Kneedle in a Haystack" (choice 12).
     """
     middle = counts[len(counts) // 2]
     if len(counts) <= 3 or not sse[0] > sse[-1]:

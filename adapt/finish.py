@@ -21,6 +21,7 @@ from scda.adapt.train import Labelled, Networks, infer
 from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
+from scda.models.errors import DataError, ImageError
 from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.images import read_file
 from scda.models.index import build_index, normalised, write_index
@@ -44,6 +45,17 @@ class Images:
     def names(self) -> list[str]:
         """Return the paths relative to the folder, with `/`."""
         return [path.relative_to(self.root).as_posix() for path in self.paths]
+
+    def read(self, row: int) -> Image.Image:
+        """Return the image of a row.
+
+        Raises:
+            DataError: If the file, which could be read before, cannot be read now.
+        """
+        try:
+            return read_file(self.paths[row])
+        except ImageError as error:
+            raise DataError(f"{self.paths[row]}: changed while training: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -188,7 +200,8 @@ def _members(
 
 def _write_model(draft: Path, final: Final, backbone: Backbone, target: Images) -> None:
     module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
-    labels = final.class_names + final.class_ids[len(final.class_names) :]
+    known = [_as_utf8(name) for name in final.class_names]
+    labels = known + final.class_ids[len(known) :]
     metadata = {
         "scda_schema_version": str(names.SCHEMA_VERSION),
         "scda_classes": json.dumps(dict(zip(final.class_ids, labels, strict=True))),
@@ -198,7 +211,7 @@ def _write_model(draft: Path, final: Final, backbone: Backbone, target: Images) 
     model = draft / names.MODEL
     export_onnx(module, model, crop_px=crop_px, outputs=MODEL_OUTPUTS, metadata=metadata)
     every = max(1, len(target.paths) // PARITY_IMAGES)
-    images = [read_file(path) for path in target.paths[::every][:PARITY_IMAGES]]
+    images = [target.read(row) for row in range(0, len(target.paths), every)[:PARITY_IMAGES]]
     pixels = np.stack([backbone.preprocessing.apply(image) for image in images])
     check_export(module, model, pixels).save(draft / names.PARITY)
 
@@ -207,7 +220,8 @@ def _write_neighbour_rows(path: Path, final: Final, target: Images) -> None:
     predicted = final.predicted
     table = pa.table(
         {
-            "path": target.names(),
+            # Parquet text is UTF-8; a file name's other bytes are written as escapes.
+            "path": [_as_utf8(name) for name in target.names()],
             "class_id": [final.class_ids[label] for label in predicted],
             "confidence": final.probabilities.max(axis=1),
         }
@@ -220,30 +234,31 @@ def _class_info(draft: Path, final: Final, label: int, images: dict[str, Images]
     known = label < num_known
     domain, rows = final.members[label]
     typical = rows[np.argsort(final.distances[label], kind="stable")]
-    paths = [images[domain].paths[row] for row in typical[:EXEMPLARS]]
     closest = int((final.centroids[:num_known] @ final.centroids[label]).argmax())
     of_class = final.predicted == label
     confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
     return ClassInfo(
         class_id=class_id,
-        label=final.class_names[label] if known else class_id,
+        label=_as_utf8(final.class_names[label]) if known else class_id,
         kind="known" if known else "discovered",
         size=int(of_class.sum()),
         mean_confidence=round(float(confidence), _DIGITS),
         radius={name: round(value, _DIGITS) for name, value in radius.items()},
         nearest_known=None if known else final.class_ids[closest],
-        exemplars=tuple(_write_exemplars(draft, class_id, paths)),
+        exemplars=tuple(
+            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", images[domain].read(row))
+            for number, row in enumerate(typical[:EXEMPLARS])
+        ),
     )
 
 
-def _write_exemplars(draft: Path, class_id: str, paths: list[Path]) -> list[str]:
-    written = []
-    for number, path in enumerate(paths):
-        image = read_file(path)
-        image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
-        name = f"exemplars/{class_id}/{number}.jpg"
-        (draft / name).parent.mkdir(parents=True, exist_ok=True)
-        image.save(draft / name, quality=85)
-        written.append(name)
-    return written
+def _write_exemplar(draft: Path, name: str, image: Image.Image) -> str:
+    image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
+    (draft / name).parent.mkdir(parents=True, exist_ok=True)
+    image.save(draft / name, quality=85)
+    return name
+
+
+def _as_utf8(name: str) -> str:
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

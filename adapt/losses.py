@@ -76,7 +76,7 @@ def adversarial(logits: Tensor, *, form: str, temperature: float = 1.0) -> Tenso
     Raises:
         ValueError: If the form is another one, or `logits` is not (N, C) or N is 0.
 
-    Source: SCDA, Eq. 2 (decisions, choice 1).
+    Source: SCDA, Eq. 2 (choice 1).
     """
     if form == "sample":
         log_probs = _log_softmax(logits, 1)
@@ -87,15 +87,6 @@ def adversarial(logits: Tensor, *, form: str, temperature: float = 1.0) -> Tenso
     if form == "matrix":
         return _from_a_half(given.logsumexp(dim=0), kept.logsumexp(dim=0)) + math.log(len(given))
     raise ValueError(f"form is {form!r}, want matrix, class or sample")
-
-
-def entropy(logits: Tensor) -> Tensor:
-    """Return each image's prediction entropy in nats, (N,), from (N, C) logits.
-
-    Source: SCDA, Eq. 7.
-    """
-    log_probs = _log_softmax(logits, 1)
-    return -(log_probs.exp() * log_probs).sum(dim=1)
 
 
 def reverse_gradient(features: Tensor) -> Tensor:

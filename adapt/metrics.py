@@ -20,7 +20,7 @@ Labels = NDArray[np.int64]
 def open_set(true: Labels, predicted: Labels, num_known: int) -> dict[str, float]:
     """Return os, os_star, unk_pooled, unk_macro and hos.
 
-    Source: Saito et al. 2018 (OS, OS*); Bucci et al. 2020 (HOS); decisions, "Metrics".
+    Source: Saito et al. 2018 (OS, OS*); Bucci et al. 2020 (HOS); docs/method.md, "Metrics".
     """
     recalls = [
         float((predicted[true == label] == label).mean())

@@ -1,4 +1,4 @@
-"""Is there anything new in the target at all? The closed-first rule (decisions, choice 22b).
+"""Is there anything new in the target at all? The closed-first rule (choice 22b).
 
 The paper assumes new classes. Where there are none, the adversarial game still pushes a tenth to a
 quarter of the target out, so the answer is sought on a closed-set model instead.

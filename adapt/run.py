@@ -16,22 +16,28 @@ from threadpoolctl import threadpool_limits
 
 from scda.adapt.alternate import Adapted, Stage, adapt
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import entropy
 from scda.adapt.features import Extracted, extract
-from scda.adapt.finish import Final, Images, finalise, make_bundle
+from scda.adapt.finish import Images, finalise, make_bundle
 from scda.adapt.progress import Reporter
 from scda.adapt.report import write_report
-from scda.adapt.rundir import RunFolder, clear, csv_text, open_run, settle_config
-from scda.adapt.scan import Rejected, SourceFiles, TargetFiles, scan_source, scan_target
+from scda.adapt.rundir import RunFolder, clear, open_run, settle_config
+from scda.adapt.scan import (
+    Rejected,
+    SourceFiles,
+    TargetFiles,
+    scan_source,
+    scan_target,
+    unreadable,
+)
+from scda.adapt.tables import write_discovery, write_rejected
 from scda.adapt.train import Labelled, Networks
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
-from scda.models.files import write_atomically
 
 _LOSSES_EVERY = 50  # steps
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
-_MEGABATCH_OUTPUTS = 2  # images per output that the class correlation needs
+_IMAGES_PER_OUTPUT = 2  # in a batch, for a class correlation that means something
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +67,16 @@ class _Data:
     fingerprint: dict[str, Any]
 
 
-def train(job: Job, reporter: Reporter) -> Manifest:
-    """Run the main job and return the bundle's manifest.
+@dataclass(frozen=True)
+class Trained:
+    """The end of the main job."""
+
+    manifest: Manifest
+    rejected: int  # files that are no usable image
+
+
+def train(job: Job, reporter: Reporter) -> Trained:
+    """Run the main job: two folders in, a bundle and a report out.
 
     Raises:
         UsageError: If a path or an option is wrong.
@@ -73,7 +87,8 @@ def train(job: Job, reporter: Reporter) -> Manifest:
     run = RunFolder(job.out)
     if job.resume and (run.bundle / MANIFEST).is_file() and run.report.is_file():
         reporter.say(f"{job.out}: finished already")
-        return read_manifest(run.bundle)
+        return Trained(read_manifest(run.bundle), 0)
+    _check_apart(job)
     source, target = (
         scan_source(job.source, recursive=job.recursive),
         scan_target(job.target, recursive=job.recursive),
@@ -84,11 +99,11 @@ def train(job: Job, reporter: Reporter) -> Manifest:
     if job.overwrite and not job.resume:
         clear(run)  # not sooner: data that cannot be used must not cost the run that was there
     settle_config(run, job.config, data.fingerprint, _surroundings(job))
-    _write_rejected(run, data.rejected)
+    write_rejected(run.rejected, data.rejected)
 
     adapted = _adapt(run, data, job.config, reporter)
     final = finalise(adapted, data.source, data.target, data.class_names)
-    _write_discovery(run, final, data.target_images)
+    write_discovery(run.discovery, final, data.target_images)
     reporter.say("exporting, and holding the export to the trained model")
     manifest = make_bundle(
         run.bundle,
@@ -106,27 +121,43 @@ def train(job: Job, reporter: Reporter) -> Manifest:
         neighbours=job.config.neighbours,
     )
     write_report(run.root)
-    return manifest
+    return Trained(manifest, len(data.rejected))
 
 
-def plan(job: Job, reporter: Reporter) -> None:
-    """Scan both folders by file headers and print what `train` would do."""
-    from scda.adapt.scan import unreadable
+def plan(job: Job) -> dict[str, Any]:
+    """Return what `train` would do, from the files' headers alone: counts and config.
 
-    source, target = scan_source(job.source), scan_target(job.target)
+    Raises:
+        UsageError: If a path or an option is wrong.
+        DataError: If the images cannot be used for this.
+    """
+    _check_apart(job)
+    source = scan_source(job.source, recursive=job.recursive)
+    target = scan_target(job.target, recursive=job.recursive)
     _backbone(job.config)
-    for name, paths in source.classes.items():
-        bad = len(unreadable(paths))
-        reporter.say(f"source {name}: {len(paths) - bad} images, {bad} rejected")
-    bad = len(unreadable(target.paths))
-    reporter.say(f"target: {len(target.paths) - bad} images, {bad} rejected")
-    config = dataclasses.asdict(job.config)
-    reporter.say("config: " + ", ".join(f"{name}={value}" for name, value in config.items()))
+    usable = {name: len(p) - len(unreadable(p)) for name, p in source.classes.items()}
+    of_target = len(target.paths) - len(unreadable(target.paths))
+    files = len(target.paths) + sum(map(len, source.classes.values()))
+    _check_counts(job, [name for name, count in usable.items() if count], of_target)
+    return {
+        **{f"source {name}": f"{count} images" for name, count in usable.items()},
+        "target": f"{of_target} images",
+        "rejected": f"{files - of_target - sum(usable.values())} files",
+        **dataclasses.asdict(job.config),
+    }
+
+
+def _check_apart(job: Job) -> None:
+    """Refuse a run or cache inside the images, which would be trained on next time."""
+    for place in (job.out, job.cache):
+        for images in (job.source, job.target):
+            if place.resolve().is_relative_to(images.resolve()):
+                raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
 
 
 def _backbone(config: TrainConfig) -> Backbone:
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("device cuda asked for, torch sees none; --device cpu or auto")
+    if config.device == "cuda":
+        raise UsageError("device cuda asked for, training runs on the CPU so far; --device cpu")
     weights = Path(config.weights) if config.weights else None
     return load_backbone(config.backbone, weights=weights, image_size=config.image_size)
 
@@ -147,7 +178,8 @@ def _read(
     class_names = [name for name in source.classes if name in set(labels)]
     for name in source.classes.keys() - set(class_names):
         reporter.warn(f"class folder {name} has no usable image and is left out")
-    _check_data(source, target, class_names, of_target, job.config)
+    why = f"; {of_target.rejected[0].message}" if of_target.rejected else ""
+    _check_counts(job, class_names, len(of_target.paths), why)
     numbers = torch.tensor([class_names.index(label) for label in labels])
     reporter.say(
         f"source: {len(labels)} images of {len(class_names)} classes; "
@@ -184,21 +216,13 @@ def _extract(
     )
 
 
-def _check_data(
-    source: SourceFiles,
-    target: TargetFiles,
-    class_names: list[str],
-    of_target: Extracted,
-    config: TrainConfig,
-) -> None:
+def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = "") -> None:
     if not class_names:
-        raise DataError(f"{source.root}: no class folder holds a usable image")
+        raise DataError(f"{job.source}: no class folder holds a usable image")
     if len(class_names) == 1:
-        raise DataError(f"{source.root}: only one class with images, {class_names[0]}; want two")
-    if len(of_target.paths) < 2:
-        why = f"; {of_target.rejected[0].message}" if of_target.rejected else ""
-        count = len(of_target.paths)
-        raise DataError(f"{target.root}: {count} readable target images, want 2 or more{why}")
+        raise DataError(f"{job.source}: only one class with images, {class_names[0]}; want two")
+    if num_target < 2:
+        raise DataError(f"{job.target}: {num_target} readable target images, want 2 or more{why}")
 
 
 def _adapt(run: RunFolder, data: _Data, config: TrainConfig, reporter: Reporter) -> Adapted:
@@ -214,6 +238,8 @@ def _adapt(run: RunFolder, data: _Data, config: TrainConfig, reporter: Reporter)
     def on_stage(stage: Stage, networks: Networks) -> None:
         run.append(_stage_record(stage))
         reporter.say(_stage_line(stage, rounds))
+        if stage.round == 1:
+            _warn_of_small_batch(stage, len(data.class_names), config, reporter)
         begin(stage.round + 1)
 
     def on_resume(finished: int) -> None:
@@ -227,6 +253,8 @@ def _adapt(run: RunFolder, data: _Data, config: TrainConfig, reporter: Reporter)
         if number <= rounds:
             reporter.begin(f"round {number} of {rounds}", round_steps)
 
+    if not any(run.checkpoints.glob("*.pt")):  # nothing to go on from: nothing to add to
+        run.metrics.unlink(missing_ok=True)
     reporter.begin("pre-training", config.pretrain_steps)
     # The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
     # machine, and makes the result the same on any number of cores.
@@ -241,6 +269,18 @@ def _adapt(run: RunFolder, data: _Data, config: TrainConfig, reporter: Reporter)
             on_step=on_step,
             on_stage=on_stage,
             on_resume=on_resume,
+        )
+
+
+def _warn_of_small_batch(
+    stage: Stage, num_known: int, config: TrainConfig, reporter: Reporter
+) -> None:
+    outputs = num_known + (stage.discovery.k_star if stage.discovery else 1)
+    wanted = _IMAGES_PER_OUTPUT * outputs
+    if config.batch_size < wanted:
+        reporter.warn(
+            f"--batch-size {config.batch_size} is small for {outputs} classes: "
+            f"the class correlation is rough below {wanted}"
         )
 
 
@@ -270,34 +310,6 @@ def _stage_line(stage: Stage, rounds: int) -> str:
     return f"round {stage.round} of {rounds}: k* = {stage.discovery.k_star}, {share}"
 
 
-def _write_discovery(run: RunFolder, final: Final, target: Images) -> None:
-    import numpy as np
-
-    pseudo = np.full(len(target.paths), "", object)
-    if final.discovery:
-        candidates, ids = final.discovery.candidates, np.array(final.class_ids, object)
-        pseudo[candidates.known] = ids[candidates.known_labels]
-        pseudo[candidates.implicit] = ids[len(final.class_names) + final.discovery.implicit_labels]
-    log_probs = np.log(np.maximum(final.probabilities, np.finfo(np.float32).tiny))
-    entropies, predicted = entropy(log_probs), final.predicted
-    rows = []
-    unit = final.features / np.maximum(np.linalg.norm(final.features, axis=1, keepdims=True), 1e-12)
-    for row, name in enumerate(target.names()):
-        label = predicted[row]
-        distance = float(1 - unit[row] @ final.centroids[label])
-        rows.append(
-            [name, pseudo[row], f"{entropies[row]:.6f}", final.class_ids[label], f"{distance:.6f}"]
-        )
-    header = ("path", "pseudo_label", "entropy", "cluster", "distance")
-    write_atomically(run.discovery, csv_text(header, rows).encode(errors="surrogateescape"))
-
-
-def _write_rejected(run: RunFolder, rejected: list[Rejected]) -> None:
-    rows = [(bad.path, bad.code, bad.message) for bad in rejected]
-    text = csv_text(("path", "error_code", "error"), rows)
-    write_atomically(run.rejected, text.encode(errors="surrogateescape"))
-
-
 def _surroundings(job: Job) -> dict[str, Any]:
     versions = {}
     for library in _LIBRARIES:
@@ -317,4 +329,5 @@ def _surroundings(job: Job) -> dict[str, Any]:
 
 
 def _digest(lines: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+    text = "\n".join(lines)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,13 +63,17 @@ class RunFolder:
         """Return the lines of metrics.jsonl; one cut off by a kill is left out.
 
         Raises:
-            UsageError: If there are none.
+            UsageError: If there is no such file.
+            GateError: If it is damaged.
         """
         try:
             lines = self.metrics.read_text().splitlines()
         except OSError:
             raise UsageError(f"{self.root}: no metrics.jsonl; want a run") from None
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        try:
+            return [json.loads(line) for line in lines[:-1]] + _whole(lines[-1:])
+        except ValueError as error:
+            raise GateError(f"{self.metrics}: damaged: {error}") from None
 
     def forget_after(self, round_number: int) -> None:
         """Drop the lines of stages that a resumed run does again."""
@@ -78,17 +81,27 @@ class RunFolder:
         write_atomically(self.metrics, "".join(json.dumps(r) + "\n" for r in kept))
 
 
+def _whole(last_line: list[str]) -> list[dict[str, Any]]:
+    """Return the last record, or nothing where a kill cut it off."""
+    try:
+        return [json.loads(line) for line in last_line]
+    except ValueError:
+        return []
+
+
 def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
     """Return the folder of a new or resumed run; what stands there is never lost by accident.
 
     Raises:
-        UsageError: If something is there and neither option says what to do with it.
+        UsageError: If something is there and neither option says what to do with it, or both do.
     """
     run = RunFolder(root)
+    if overwrite and resume:
+        raise UsageError("--resume goes on, --overwrite starts again: want one of them")
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root}: is a file; want a folder for the run")
     there = root.exists() and any(root.iterdir())
-    if there and not run.config.is_file():
+    if there and not _is_run(run):
         raise UsageError(f"{root}: holds something that is no run; want a new folder")
     if there and not resume and not overwrite:
         raise UsageError(f"{root}: a run is there; --resume goes on, --overwrite starts again")
@@ -99,10 +112,20 @@ def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
     return run
 
 
+def _is_run(run: RunFolder) -> bool:
+    """Any project may have a config.json; only a run's has these parts."""
+    try:
+        return {"config", "data"} <= read_config(run).keys()
+    except GateError:
+        return False
+
+
 def clear(run: RunFolder) -> None:
-    """Remove an earlier run, all of it, to make room for another."""
-    for path in run.root.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    """Remove the files of an earlier run, and nothing that somebody put beside them."""
+    for folder in (run.checkpoints, run.bundle):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (run.config, run.metrics, run.report, run.discovery, run.rejected):
+        file.unlink(missing_ok=True)
 
 
 def settle_config(
@@ -144,19 +167,9 @@ def read_config(run: RunFolder) -> dict[str, Any]:
         GateError: If it is damaged.
     """
     try:
-        fields: dict[str, Any] = json.loads(run.config.read_bytes())
+        fields = json.loads(run.config.read_bytes())
     except (OSError, ValueError) as error:
         raise GateError(f"{run.config}: damaged: {error}") from None
+    if not isinstance(fields, dict):
+        raise GateError(f"{run.config}: damaged: want an object")
     return fields
-
-
-def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Return rows as CSV."""
-    import csv
-    import io
-
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(list(header))
-    writer.writerows(rows)
-    return buffer.getvalue()

@@ -25,32 +25,27 @@ def walk(root: Path, *, recursive: bool = True) -> Iterator[Path]:
         UsageError: If `root` is no folder that can be read.
     """
     try:
-        entries = _entries(root)
+        waiting = _entries(root)
     except OSError as error:
         raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
-    yield from _walk(entries, recursive=recursive)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return sorted(entries, key=lambda entry: entry.name)
-
-
-def _walk(entries: list[os.DirEntry[str]], *, recursive: bool) -> Iterator[Path]:
-    for entry in entries:
-        if is_hidden(entry.name):
-            continue
+    while waiting:
+        entry = waiting.pop()
         if entry.is_dir(follow_symlinks=False):
             if recursive:
                 try:
-                    inner = _entries(Path(entry.path))
+                    waiting += _entries(entry.path)
                 except OSError:
                     yield Path(entry.path)
-                    continue
-                yield from _walk(inner, recursive=True)
         # A link that leads in a circle makes entry.is_file() raise; os.path.isfile says no.
         elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):
             yield Path(entry.path)
+
+
+def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
+    """Return what is not hidden, last name first: a stack gives it back in order."""
+    with os.scandir(folder) as entries:
+        seen = [entry for entry in entries if not is_hidden(entry.name)]
+    return sorted(seen, key=lambda entry: entry.name, reverse=True)
 
 
 def count_hidden(root: Path) -> int:

@@ -12,7 +12,7 @@ class FeatureHead(nn.Sequential):
     """The trained part of F: (Linear, BatchNorm, ReLU) per width; (N, D_backbone) → (N, D).
 
     Source: SCDA, supplement 2.1: four fully connected layers with batch normalisation replace
-    the backbone's last one; the last of them is C (decisions, choice 18).
+    the backbone's last one; the last of them is C (choice 18).
     """
 
     def __init__(self, backbone_width: int, widths: Sequence[int]) -> None:

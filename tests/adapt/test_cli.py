@@ -113,7 +113,10 @@ def test_a_dry_run_prints_the_plan(scda: Scda, tiny: TinyData, tmp_path: Path) -
     place = ("--source", tiny.source, "--target", tiny.target, "--out", tmp_path / "run")
     done = scda("train", *place, "--dry-run")
     assert done.returncode == 0
-    assert "target: 100 images, 0 rejected" in done.stderr
+    assert "source blue_disc" in done.stdout
+    assert "100 images" in done.stdout
+    as_json = json.loads(scda("train", *place, "--dry-run", "--json").stdout)
+    assert (as_json["target"], as_json["preset"]) == ("100 images", "robust")
     assert not (tmp_path / "run").exists()
 
 

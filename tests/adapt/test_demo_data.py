@@ -127,12 +127,6 @@ def test_backbone_weights_load_and_repeat_with_the_seed(printed: Path, tmp_path:
     Conv4().load_state_dict(load_file(tmp_path / "first"))
 
 
-def test_backbone_draws_no_digit_of_its_own() -> None:
-    drawn = demo_backbone._LATIN + demo_backbone._GREEK + demo_backbone._CYRILLIC_AND_SIGNS
-    assert not any(character.isdigit() for character in drawn)
-    assert len(set(drawn)) == len(drawn)
-
-
 def test_backbone_names_the_folder_that_holds_no_picture(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="0 holds no PNG"):
         train_backbone(tmp_path, tmp_path / "weights", seed=0, on_step=lambda done, of: None)
@@ -141,7 +135,3 @@ def test_backbone_names_the_folder_that_holds_no_picture(tmp_path: Path) -> None
 @pytest.fixture
 def _short_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_backbone, "_STEPS", 2)
-    monkeypatch.setattr(demo_backbone, "_PER_GLYPH", 1)
-    monkeypatch.setattr(demo_backbone, "_LATIN", "A")
-    monkeypatch.setattr(demo_backbone, "_GREEK", "Ω")
-    monkeypatch.setattr(demo_backbone, "_CYRILLIC_AND_SIGNS", "Ж")

@@ -242,6 +242,18 @@ def test_twins_are_computed_once_and_both_kept(
     with sqlite3.connect(next((tmp_path / "cache").iterdir())) as database:
         assert database.execute("SELECT count(*) FROM features").fetchone() == (2,)
     database.close()
+    assert len(sessions) == 1
+
+
+def test_more_twins_than_a_batch_holds_are_one_image(
+    images: list[Path], backbone: Backbone, tmp_path: Path, sessions: list[TorchSession]
+) -> None:
+    twins = [tmp_path / f"{i}.png" for i in range(BATCH + 1)]
+    for twin in twins:
+        twin.write_bytes(images[0].read_bytes())
+    found = extract(twins, backbone, cache_folder=tmp_path / "cache")
+    assert sessions[0].calls == 1
+    assert (found.features == found.features[0]).all()
 
 
 def test_progress_counts_every_file(images: list[Path], backbone: Backbone, tmp_path: Path) -> None:

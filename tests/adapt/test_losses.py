@@ -8,7 +8,6 @@ from scda.adapt.losses import (
     adversarial,
     class_confusion,
     class_correlation,
-    entropy,
     reverse_gradient,
 )
 
@@ -151,8 +150,6 @@ def test_wrong_shape_is_named(shape: tuple[int, ...]) -> None:
     logits = torch.zeros(shape)
     with pytest.raises(ValueError, match=r"logits must be \(N, C\) with N > 0"):
         class_correlation(logits)
-    with pytest.raises(ValueError, match=r"logits must be \(N, C\) with N > 0"):
-        entropy(logits)
     for form in FORMS:
         with pytest.raises(ValueError, match=r"logits must be \(N, C\) with N > 0"):
             adversarial(logits, form=form)
@@ -268,7 +265,6 @@ def test_losses_and_gradients_are_finite_for_extreme_logits(
         shares = class_correlation(logits)
         losses = [adversarial(logits, form=form) for form in FORMS]
         losses += [class_confusion(shares, num_classes=n, rows="present") for n in (5, 6)]
-        losses += [entropy(logits).sum()]
         for loss in losses:
             assert loss.isfinite()
             (slope,) = torch.autograd.grad(loss, logits, retain_graph=True)
@@ -281,17 +277,6 @@ def test_a_lost_class_is_still_pulled_to_a_half(form: str) -> None:
         logits = torch.tensor([[0.0, 1.0, sign * 60.0]] * 3, requires_grad=True)
         slope = gradient(adversarial(logits, form=form), logits)[:, -1]
         assert (sign * slope > 0.1).all()
-
-
-def test_entropy_is_equation_7() -> None:
-    logits = random_logits(6, 4)
-    expected = [entropy_by_hand(row) for row in logits.tolist()]
-    assert entropy(logits).tolist() == pytest.approx(expected)
-
-
-def test_entropy_is_0_for_a_certain_and_log_c_for_an_equal_prediction() -> None:
-    logits = torch.tensor([[1e6, 0.0, 0.0], [3.0, 3.0, 3.0]])
-    assert entropy(logits).tolist() == pytest.approx([0, math.log(3)])
 
 
 def test_reversal_changes_only_the_sign_of_the_gradient() -> None:

@@ -48,6 +48,7 @@ def test_fewer_images_than_neighbours_are_enough() -> None:
     features = np.eye(3, dtype=np.float32)
     assert disagreement(np.array([0, 0, 0]), features) == 0
     assert disagreement(np.array([0, 1, 2]), features) == 1
+    assert disagreement(np.array([0, 1]), features[:2]) == 1
     assert disagreement(np.array([0]), features[:1]) == 0
 
 

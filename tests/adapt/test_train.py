@@ -176,6 +176,15 @@ def test_one_step_of_retraining_is_equation_11() -> None:
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-6)
 
 
+def test_a_stage_trains_with_batch_statistics_though_inference_came_before() -> None:
+    nets = networks(KNOWN + 2)
+    infer(nets, TARGET.features)
+    training: list[bool] = []
+    nets.head.register_forward_hook(lambda module, *_: training.append(module.training))
+    losses_of(run_retrain, nets, round_steps=1)
+    assert training == [True] * 3
+
+
 def test_source_and_target_never_share_a_pass() -> None:
     nets = networks(KNOWN + 1)
     sizes: list[int] = []
@@ -300,7 +309,12 @@ def test_a_target_in_parts_gives_nearly_the_same_statistics_whatever_its_order(
     assert first.running_var is not None
     mean_of_all, var_of_all = first.running_mean.clone(), first.running_var.clone()
     monkeypatch.setattr(train, "_BATCHNORM_ROWS", rows)
+    sizes: list[int] = []
+    nets.head.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
     refresh_batchnorm(nets, TARGET.features)  # sorted by class, as folders are
+    assert sum(sizes) == len(TARGET.features)
+    assert max(sizes) <= rows
+    assert min(sizes) >= max(sizes) - 1  # so that none counts for more
     # Each part is a sample of all: its mean wanders by a tenth of a standard deviation or two.
     deviation = (first.running_mean - mean_of_all).abs() / var_of_all.sqrt()
     assert deviation.max() < 0.02

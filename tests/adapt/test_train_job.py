@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.nasty import nasty_files
 
 def run(job: Job) -> Manifest:
     with Reporter(quiet=True) as reporter:
-        return train(job, reporter)
+        return train(job, reporter).manifest
 
 
 def test_a_run_leaves_everything_the_contract_names(tiny_run: Path) -> None:
@@ -150,6 +151,7 @@ def test_a_run_that_is_there_is_not_touched(tiny: TinyData, tiny_run: Path) -> N
 
 def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "config.json").write_text('{"name": "thesis"}')
     with pytest.raises(UsageError, match="holds something that is no run"):
         run(tiny.job(tmp_path, overwrite=True))
     assert (tmp_path / "thesis.tex").exists()
@@ -250,21 +252,65 @@ def test_a_run_without_rounds_still_gives_a_bundle(tiny: TinyData, tmp_path: Pat
     assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
 
 
-def test_a_plan_changes_nothing(
-    tiny: TinyData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Reporter() as reporter:
-        plan(tiny.job(tmp_path / "run"), reporter)
-    said = capsys.readouterr().err
-    assert "source blue_disc: 20 images, 0 rejected" in said
-    assert f"target: {20 * len({**KNOWN, **HIDDEN})} images" in said
+def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
+    planned = plan(tiny.job(tmp_path / "run"))
+    assert planned["source blue_disc"] == "20 images"
+    assert planned["target"] == f"{20 * len({**KNOWN, **HIDDEN})} images"
+    assert planned["rejected"] == "0 files"
     assert not (tmp_path / "run").exists()
 
 
-def test_a_named_device_that_is_not_there_is_refused(
+@pytest.mark.parametrize("inside", ["source", "target"])
+def test_a_run_among_the_images_is_refused(tiny: TinyData, inside: str) -> None:
+    with pytest.raises(UsageError, match="want a folder outside the images"):
+        run(tiny.job(tiny.root / inside / "run"))
+
+
+def test_an_image_that_vanishes_while_training_is_named(
     tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    target = tmp_path / "target"
+    shutil.copytree(tiny.target, target)
+    whole = alternate._Run.end
+
+    def end(self: alternate._Run, *rest: object) -> object:
+        shutil.rmtree(target, ignore_errors=True)
+        return whole(self, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(alternate._Run, "end", end)
+    with pytest.raises(DataError, match=r"target/.*: changed while training"):
+        run(tiny.job(tmp_path / "run", target=target))
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_file_names_that_are_not_utf8_survive(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(tiny.source, source)
+    shutil.copytree(tiny.target, target)
+    last = max(target.iterdir())
+    last.rename(target / f"9{os.fsdecode(bytes([0xE9]))}.png")
+    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
+    original = read_manifest(tiny_run / "bundle")
+    assert manifest.classes == original.classes
+    assert b"9\xe9.png," in (tmp_path / "run" / "discovery.csv").read_bytes()
+
+
+def test_a_killed_pre_training_starts_again_without_its_lines(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    for name in ("bundle", "checkpoints"):
+        shutil.rmtree(copy / name)
+    (copy / "metrics.jsonl").write_text('{"during": 0, "step": 50, "losses": {}}\n{"cut": {}')
+    run(tiny.job(copy, resume=True))
+    lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
+    assert [line["during"] for line in lines if "during" in line] == [0]
+
+
+def test_a_named_device_that_cannot_be_had_is_refused(tiny: TinyData, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run")
     with pytest.raises(UsageError, match="device cuda asked for"):
         run(replace(job, config=replace(job.config, device="cuda")))
