@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test test-slow fix bento clean
+.PHONY: demo test test-slow fix wheel bento clean
 
 # --overwrite: a demo of an earlier try is replaced.
 demo: $(STAMP)
@@ -22,9 +22,11 @@ fix: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bento: $(STAMP)
+wheel: $(STAMP)
 	rm -rf wheels build
 	$(BIN)/python -m build --outdir wheels
+
+bento: wheel
 	$(BIN)/bentoml build
 
 clean:

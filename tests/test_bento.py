@@ -1,0 +1,69 @@
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.bundles import make_bundle, picture
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.slow  # installs the base dependencies into a new environment
+def test_the_built_bento_answers_from_another_folder_without_torch(tmp_path: Path) -> None:
+    project, elsewhere, home = (tmp_path / name for name in ("project", "elsewhere", "home"))
+    project.mkdir()
+    shutil.copy(ROOT / "bentofile.yaml", project)
+    python = Path(sys.executable)
+    run(python, "-m", "build", "--no-isolation", "--outdir", project / "wheels", ROOT)
+    environment = {**os.environ, "BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"}
+    run(python, "-m", "bentoml", "build", cwd=project, env=environment)
+    archive = tmp_path / "scda.bento"
+    run(python, "-m", "bentoml", "export", "scda:latest", archive, env=environment)
+    with tarfile.open(archive) as bento:
+        bento.extractall(elsewhere, filter="data")
+    shutil.rmtree(project)
+
+    run(python, "-m", "venv", tmp_path / "venv")
+    clean = tmp_path / "venv" / "bin" / "python"
+    needs = ("-r", "../env/python/requirements.txt")
+    run(clean, "-m", "pip", "install", "--quiet", *needs, cwd=elsewhere / "src")
+    assert subprocess.run([clean, "-c", "import torch"], capture_output=True).returncode == 1
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    bundle = make_bundle(tmp_path / "bundle")
+    words = [clean, "-m", "bentoml", "serve", elsewhere, "--host", "127.0.0.1", "--port", port]
+    server = subprocess.Popen(
+        [str(word) for word in words],
+        env={**environment, "SCDA_BUNDLE": str(bundle)},
+        cwd=tmp_path,
+    )
+    try:
+        answer = first_answer(f"http://127.0.0.1:{port}/v1/predict", server)
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
+    assert answer["label"] == "red"
+
+
+def run(*words: object, **options: object) -> None:
+    subprocess.run([str(word) for word in words], check=True, **options)  # type: ignore[call-overload]
+
+
+def first_answer(url: str, server: "subprocess.Popen[bytes]") -> dict[str, object]:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server ended"
+        try:
+            answer: dict[str, object] = httpx.post(url, content=picture("red")).json()
+            return answer
+        except httpx.TransportError:
+            time.sleep(0.2)
+    raise AssertionError("the server never answered")
