@@ -291,7 +291,8 @@ def main() -> NoReturn:
     except ScdaError as error:
         code = _fail(error.exit_code, str(error))
     except TyperException as error:
-        code = _fail(UsageError.exit_code, error.format_message())
+        said = error.format_message()  # nothing where the help was shown instead
+        code = _fail(UsageError.exit_code, said) if said else UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _fail(_INTERRUPTED, "interrupted; --resume goes on with a training run")
     except _Terminated:

@@ -44,7 +44,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
         UsageError: If `folder` is no folder.
         DataError: If there is no class folder or no usable image.
     """
-    files = scan_source(folder).classes
+    files = scan_source(folder, role="labelled").classes
     known = [info.label for info in predictor.manifest.classes if info.kind == "known"]
     implicit = [name for name, paths in files.items() if paths and name not in known]
     order = known + implicit

@@ -11,6 +11,8 @@ from scda.adapt.config import TrainConfig
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
+_NO_MATTER = ("device", "workers", "weights")  # in a resumed run; the backbone's id tells weights
+
 
 @dataclass(frozen=True)
 class RunFolder:
@@ -154,7 +156,7 @@ def settle_config(
 
 def _refuse_other(run: RunFolder, before: dict[str, Any], now: dict[str, Any]) -> None:
     for key, value in now.items():
-        if value != before.get(key):
+        if key not in _NO_MATTER and value != before.get(key):
             raise UsageError(
                 f"{run.root}: cannot resume: {key} was {before.get(key)!r}, is {value!r}"
             )

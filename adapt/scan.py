@@ -36,14 +36,14 @@ class TargetFiles:
     hidden: int  # files and folders skipped
 
 
-def scan_source(root: Path, *, recursive: bool = True) -> SourceFiles:
+def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> SourceFiles:
     """Return the files of every class folder, empty ones included.
 
     Raises:
         UsageError: If `root` is no folder that can be read.
         DataError: If it has no class folder.
     """
-    _require_folder(root, "source")
+    _require_folder(root, role)
     try:
         entries = list(os.scandir(root))
     except OSError as error:

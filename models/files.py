@@ -77,7 +77,8 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 def folder_written_atomically(folder: Path) -> Iterator[Path]:
     """Give an empty folder to fill; at the end it stands at `folder`, whole, or not at all.
 
-    A folder that stood there before is replaced in the same moment.
+    A folder that stood there before is moved aside, and put back if the new one cannot take its
+    place; it is removed when the new one stands.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -98,9 +99,9 @@ def folder_written_atomically(folder: Path) -> Iterator[Path]:
                 old.rename(folder)
             raise
         _sync_folder(folder.parent)
+        shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def _sync(handle: int) -> None:

@@ -1,6 +1,7 @@
 """The ONNX Runtime session: the provider it really has, and as many threads as may be used."""
 
 import ctypes.util
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, UsageError
 from scda.models.preprocess import Pixels
+
+log = logging.getLogger(__name__)
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 _ERRORS_ONLY = 3  # ONNX Runtime's log severity
@@ -46,6 +49,8 @@ class Session:
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
         if provider == "cuda" and self.provider != "cuda":
             raise UsageError(f"provider cuda asked for, the session got {self.provider}")
+        if provider == "auto" and self.provider == "cpu" and len(wanted) > 1:
+            log.warning("a GPU is there, but ONNX Runtime could not use it and runs on the CPU")
 
     @property
     def width(self) -> int:
