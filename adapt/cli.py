@@ -96,11 +96,12 @@ def train(
         "neighbours": neighbours,
     }
     with _needs_train_extra():
-        from scda.adapt import run
         from scda.adapt.config import resolve
+        from scda.adapt.data import Job, plan
         from scda.adapt.progress import Reporter
+        from scda.adapt.run import train as run_job
 
-    job = run.Job(
+    job = Job(
         source=source,
         target=target,
         out=out,
@@ -111,11 +112,11 @@ def train(
         resume=resume,
     )
     if dry_run:
-        planned = run.plan(job)
+        planned = plan(job)
         _print_json(planned) if as_json else _print_table(planned)
         return
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
-        trained = run.train(job, reporter)
+        trained = run_job(job, reporter)
     manifest = trained.manifest
     discovered = len(manifest.classes) - manifest.num_known
     if as_json:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.data import Job
 from scda.adapt.demo_backbone import train_backbone
 from scda.adapt.demo_data import write_handwritten_digits, write_printed_digits
 from scda.adapt.evaluate import evaluate, score
 from scda.adapt.progress import Reporter
-from scda.adapt.run import Job, train
+from scda.adapt.run import train
 from scda.models.errors import UsageError
 from scda.models.predictor import load_predictor
 

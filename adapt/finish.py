@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,14 @@ from PIL import Image
 from torch import Tensor, nn
 
 from scda.adapt.alternate import Adapted
+from scda.adapt.data import Images
 from scda.adapt.discover import Discovery, Ids
 from scda.adapt.kmeans import Points
 from scda.adapt.train import Labelled, Networks, infer
 from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
-from scda.models.errors import DataError, ImageError
 from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
-from scda.models.images import read_file
 from scda.models.index import build_index, normalised, write_index
 from scda.models.network import PixelClassifier
 
@@ -33,29 +31,6 @@ PARITY_IMAGES = 16
 RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}
 THRESHOLDS = {"outlier_quantile": 0.99}
 _DIGITS = 6  # of stored statistics
-
-
-@dataclass(frozen=True)
-class Images:
-    """Files in the order of a feature matrix, and the folder their names are relative to."""
-
-    root: Path
-    paths: Sequence[Path]
-
-    def names(self) -> list[str]:
-        """Return the paths relative to the folder, with `/`."""
-        return [path.relative_to(self.root).as_posix() for path in self.paths]
-
-    def read(self, row: int) -> Image.Image:
-        """Return the image of a row.
-
-        Raises:
-            DataError: If the file, which could be read before, cannot be read now.
-        """
-        try:
-            return read_file(self.paths[row])
-        except ImageError as error:
-            raise DataError(f"{self.paths[row]}: changed while training: {error}") from None
 
 
 @dataclass(frozen=True)

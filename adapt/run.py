@@ -1,13 +1,10 @@
 """The main job, from two folders to a bundle and a report; each room once and never back."""
 
 import dataclasses
-import hashlib
 import importlib.metadata
 import platform
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import faiss
@@ -16,55 +13,19 @@ from threadpoolctl import threadpool_limits
 
 from scda.adapt.alternate import Adapted, Stage, adapt
 from scda.adapt.config import TrainConfig
-from scda.adapt.features import Extracted, extract
-from scda.adapt.finish import Images, finalise, make_bundle
+from scda.adapt.data import Data, Job, check_apart, job_backbone, read_data
+from scda.adapt.finish import finalise, make_bundle
 from scda.adapt.progress import Reporter
 from scda.adapt.report import write_report
 from scda.adapt.rundir import RunFolder, clear, open_run, settle_config
-from scda.adapt.scan import (
-    Rejected,
-    SourceFiles,
-    TargetFiles,
-    scan_source,
-    scan_target,
-    unreadable,
-)
+from scda.adapt.scan import scan_source, scan_target
 from scda.adapt.tables import write_discovery, write_rejected
-from scda.adapt.train import Labelled, Networks
-from scda.models.backbones import Backbone, load_backbone
+from scda.adapt.train import Networks
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
-from scda.models.errors import DataError, UsageError
 
 _LOSSES_EVERY = 50  # steps
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
 _IMAGES_PER_OUTPUT = 2  # in a batch, for a class correlation that means something
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What to train on, and where everything goes."""
-
-    source: Path
-    target: Path
-    out: Path
-    cache: Path  # folder of the feature cache
-    config: TrainConfig
-    recursive: bool = True
-    overwrite: bool = False
-    resume: bool = False
-
-
-@dataclass(frozen=True)
-class _Data:
-    """Both domains as features, with what was left out on the way."""
-
-    source: Labelled
-    target: torch.Tensor
-    class_names: list[str]
-    source_images: Images
-    target_images: Images
-    rejected: list[Rejected]
-    fingerprint: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -88,14 +49,14 @@ def train(job: Job, reporter: Reporter) -> Trained:
     if job.resume and (run.bundle / MANIFEST).is_file() and run.report.is_file():
         reporter.say(f"{job.out}: finished already")
         return Trained(read_manifest(run.bundle), 0)
-    _check_apart(job)
+    check_apart(job)
     source, target = (
         scan_source(job.source, recursive=job.recursive),
         scan_target(job.target, recursive=job.recursive),
     )
-    backbone = _backbone(job.config)
+    backbone = job_backbone(job.config)
     run = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
-    data = _read(job, source, target, backbone, reporter)
+    data = read_data(job, source, target, backbone, reporter)
     if job.overwrite and not job.resume:
         clear(run)  # not sooner: data that cannot be used must not cost the run that was there
     settle_config(run, job.config, data.fingerprint, _surroundings(job))
@@ -124,108 +85,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
     return Trained(manifest, len(data.rejected))
 
 
-def plan(job: Job) -> dict[str, Any]:
-    """Return what `train` would do, from the files' headers alone: counts and config.
-
-    Raises:
-        UsageError: If a path or an option is wrong.
-        DataError: If the images cannot be used for this.
-    """
-    _check_apart(job)
-    source = scan_source(job.source, recursive=job.recursive)
-    target = scan_target(job.target, recursive=job.recursive)
-    _backbone(job.config)
-    usable = {name: len(p) - len(unreadable(p)) for name, p in source.classes.items()}
-    of_target = len(target.paths) - len(unreadable(target.paths))
-    files = len(target.paths) + sum(map(len, source.classes.values()))
-    _check_counts(job, [name for name, count in usable.items() if count], of_target)
-    return {
-        **{f"source {name}": f"{count} images" for name, count in usable.items()},
-        "target": f"{of_target} images",
-        "rejected": f"{files - of_target - sum(usable.values())} files",
-        **dataclasses.asdict(job.config),
-    }
-
-
-def _check_apart(job: Job) -> None:
-    """Refuse a run or cache inside the images, which would be trained on next time."""
-    for place in (job.out, job.cache):
-        for images in (job.source, job.target):
-            if place.resolve().is_relative_to(images.resolve()):
-                raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
-
-
-def _backbone(config: TrainConfig) -> Backbone:
-    if config.device == "cuda":
-        raise UsageError("device cuda asked for, training runs on the CPU so far; --device cpu")
-    weights = Path(config.weights) if config.weights else None
-    return load_backbone(config.backbone, weights=weights, image_size=config.image_size)
-
-
-def _read(
-    job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone, reporter: Reporter
-) -> _Data:
-    files = [(name, path) for name, paths in source.classes.items() for path in paths]
-    of_source = _extract([path for _, path in files], backbone, job, reporter, "source images")
-    of_target = _extract(target.paths, backbone, job, reporter, "target images")
-    rejected = of_source.rejected + of_target.rejected
-    for bad in rejected:
-        reporter.detail(f"rejected {bad.path}: {bad.message}")
-    if rejected:
-        reporter.warn(f"{len(rejected)} files are no usable image; see rejected.csv in the run")
-    class_of = {path: name for name, path in files}
-    labels = [class_of[path] for path in of_source.paths]
-    class_names = [name for name in source.classes if name in set(labels)]
-    for name in source.classes.keys() - set(class_names):
-        reporter.warn(f"class folder {name} has no usable image and is left out")
-    why = f"; {of_target.rejected[0].message}" if of_target.rejected else ""
-    _check_counts(job, class_names, len(of_target.paths), why)
-    numbers = torch.tensor([class_names.index(label) for label in labels])
-    reporter.say(
-        f"source: {len(labels)} images of {len(class_names)} classes; "
-        f"target: {len(of_target.paths)} images; skipped hidden files: "
-        f"{source.hidden + target.hidden}"
-    )
-    return _Data(
-        Labelled(torch.from_numpy(of_source.features), numbers),
-        torch.from_numpy(of_target.features),
-        class_names,
-        Images(source.root, of_source.paths),
-        Images(target.root, of_target.paths),
-        rejected,
-        {
-            "classes": class_names,
-            "backbone": backbone.id,
-            "preprocessing": backbone.preprocessing.id,
-            "source": _digest([f"{d} {n}" for d, n in zip(of_source.digests, labels, strict=True)]),
-            "target": _digest(of_target.digests),
-        },
-    )
-
-
-def _extract(
-    paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
-) -> Extracted:
-    reporter.begin(what, len(paths))
-    return extract(
-        paths,
-        backbone,
-        cache_folder=job.cache,
-        workers=job.config.workers,
-        on_progress=reporter.done,
-    )
-
-
-def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = "") -> None:
-    if not class_names:
-        raise DataError(f"{job.source}: no class folder holds a usable image")
-    if len(class_names) == 1:
-        raise DataError(f"{job.source}: only one class with images, {class_names[0]}; want two")
-    if num_target < 2:
-        raise DataError(f"{job.target}: {num_target} readable target images, want 2 or more{why}")
-
-
-def _adapt(run: RunFolder, data: _Data, config: TrainConfig, reporter: Reporter) -> Adapted:
+def _adapt(run: RunFolder, data: Data, config: TrainConfig, reporter: Reporter) -> Adapted:
     rounds = config.iterations
     stage_number = 0
     round_steps = config.round_steps or max(1, len(data.target) // config.batch_size)
@@ -326,8 +186,3 @@ def _surroundings(job: Job) -> dict[str, Any]:
         "device": "cpu",
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-
-
-def _digest(lines: Sequence[str]) -> str:
-    text = "\n".join(lines)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from scda.adapt.data import Images
 from scda.adapt.discover import entropy
-from scda.adapt.finish import Final, Images
+from scda.adapt.finish import Final
 from scda.adapt.scan import Rejected
 from scda.models.files import write_atomically
 from scda.models.index import normalised

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from scda.adapt import alternate
+from scda.adapt.data import Job, plan
 from scda.adapt.progress import Reporter
-from scda.adapt.run import Job, plan, train
+from scda.adapt.run import train
 from scda.models.bundle import Manifest, checksums, read_manifest
 from scda.models.errors import DataError, GateError, UsageError
 from tests.conftest import HIDDEN, KNOWN, TinyData
