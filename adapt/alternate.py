@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from scda.adapt import checkpoint, novelty
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Discovery, aligned, discover
+from scda.adapt.kmeans import Points
 from scda.adapt.train import (
     Labelled,
     Networks,
@@ -119,7 +120,7 @@ def _discover(
 
 
 def _anything_new(
-    state: checkpoint.State, logits: np.ndarray, num_known: int, config: TrainConfig
+    state: checkpoint.State, logits: Points, num_known: int, config: TrainConfig
 ) -> bool:
     if config.k or config.novel != "auto":  # who gives their number says that there are some
         return config.novel != "no"

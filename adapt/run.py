@@ -50,10 +50,8 @@ def train(job: Job, reporter: Reporter) -> Trained:
         reporter.say(f"{job.out}: finished already")
         return Trained(read_manifest(run.bundle), 0)
     check_apart(job)
-    source, target = (
-        scan_source(job.source, recursive=job.recursive),
-        scan_target(job.target, recursive=job.recursive),
-    )
+    source = scan_source(job.source, recursive=job.recursive)
+    target = scan_target(job.target, recursive=job.recursive)
     backbone = job_backbone(job.config)
     run = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
     data = read_data(job, source, target, backbone, reporter)
