@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+
+from scda.models.backbones import Backbone, load_backbone
+from scda.models.conv4 import Conv4
+from scda.models.errors import GateError
+from scda.models.export import MODEL_OUTPUTS, OPSET, check_export, export_onnx
+from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.session import Session
+
+Pixels = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
+    weights = tmp_path_factory.mktemp("weights") / "conv4.safetensors"
+    torch.manual_seed(0)
+    save_file(Conv4().state_dict(), weights)
+    return load_backbone("conv4", weights=weights)
+
+
+@pytest.fixture
+def module(backbone: Backbone) -> PixelClassifier:
+    torch.manual_seed(1)
+    head = FeatureHead(backbone.width, (16, 8))
+    return PixelClassifier(backbone, head, torch.nn.Linear(8, 5))
+
+
+@pytest.fixture(scope="module")
+def pixels() -> Pixels:
+    return np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3)).astype(np.uint8)
+
+
+def export(module: torch.nn.Module, path: Path) -> Path:
+    export_onnx(module, path, crop_px=32, outputs=MODEL_OUTPUTS, metadata={"scda": "yes"})
+    return path
+
+
+def test_the_export_answers_as_torch_at_every_batch_size(
+    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+) -> None:
+    session = Session(export(module, tmp_path / "model.onnx"), provider="cpu")
+    reference = check_export(module, tmp_path / "model.onnx", pixels)
+    for size in (1, 2, 3, 7):
+        probabilities, features = session.run(pixels[:size])
+        np.testing.assert_allclose(probabilities, reference.probabilities[:size], atol=1e-5)
+        np.testing.assert_allclose(features, reference.features[:size], atol=1e-4)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+
+
+def test_an_export_that_drifts_is_refused(
+    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+) -> None:
+    path = export(module, tmp_path / "model.onnx")
+    with torch.no_grad():
+        for weights in module.classifier.parameters():
+            weights[0] += 0.01
+    with pytest.raises(GateError, match="parity: cpu differs by"):
+        check_export(module, path, pixels)
+
+
+def test_a_module_in_training_is_exported_in_evaluation_mode(
+    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+) -> None:
+    module.train()
+    path = export(module, tmp_path / "model.onnx")
+    assert not any(part.training for part in module.modules())
+    check_export(module, path, pixels)
+
+
+def test_the_file_stands_alone_and_says_nothing_of_this_machine(
+    module: PixelClassifier, tmp_path: Path
+) -> None:
+    path = export(module, tmp_path / "model.onnx")
+    assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
+    content = path.read_bytes()
+    assert str(Path(__file__).parent.parent.parent).encode() not in content
+    assert b"site-packages" not in content
+    assert b"stack_trace" not in content
+    model = onnx.load(path)
+    assert not any(node.doc_string or node.metadata_props for node in model.graph.node)
+    assert {p.key: p.value for p in model.metadata_props} == {"scda": "yes"}
+    assert {entry.domain: entry.version for entry in model.opset_import}[""] == OPSET
