@@ -17,7 +17,8 @@ from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.kmeans import Clustering, Points, cluster, sweep
+from scda.adapt.kmeans import Clustering, Points, cluster, clusterings, seedings
+from scda.adapt.ksweep import search
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +39,11 @@ class Candidates:
 class Curve:
     """What the sweep over k found; k counts all clusters, known ones included."""
 
-    k: list[int]
+    k: list[int]  # those tried, rising: all of a short range, see ksweep
     sse: list[float]  # of T_kn and T_im, best restart, in squared feature units
     accuracy: list[float]  # CA of T_kn, best restart, 0 to 1
     k_accuracy: int
-    k_accuracy_spread: list[int]  # the same for each restart alone
+    k_accuracy_spread: list[int]  # the same for each restart alone, among the k tried
     k_elbow: int
 
 
@@ -163,23 +164,19 @@ def estimate(points: Points, known_labels: Ids, *, num_known: int, config: Train
     most = min(num_known + config.k_max, len(np.unique(points, axis=0)) // 2)
     counts = list(range(num_known + 1, max(most, num_known + 1) + 1))
     counts = [count for count in counts if count <= len(points)] or [len(points)]
-    sse, accuracies = [], []
-    for runs in sweep(points, counts, restarts=config.restarts, seed=config.seed):
-        sse.append([run.sse for run in runs])
+    seeds = seedings(points, counts, restarts=config.restarts, seed=config.seed)
+
+    def score(count: int) -> _Scores:
+        runs = clusterings(points, seeds, count)
         of_known = [run.labels[: len(known_labels)] for run in runs]
-        accuracies.append([clustering_accuracy(labels, known_labels) for labels in of_known])
-    best = np.argmin(sse, axis=1)
-    table = np.array(accuracies)  # (k, restarts)
-    accuracy = table[np.arange(len(counts)), best].tolist()
-    return Curve(
-        k=counts,
-        sse=np.min(sse, axis=1).tolist(),
-        accuracy=accuracy,
-        # Ties go to the smallest k: on compact T_kn the accuracy stays at its maximum for long.
-        k_accuracy=counts[int(np.argmax(accuracy))],
-        k_accuracy_spread=[counts[int(row)] for row in table.argmax(axis=0)],
-        k_elbow=elbow(counts, np.min(sse, axis=1).tolist()),
-    )
+        accuracy = [clustering_accuracy(labels, known_labels) for labels in of_known]
+        return _Scores([run.sse for run in runs], accuracy)
+
+    def picks(tried: dict[int, _Scores]) -> list[int]:
+        curve = _curve(tried)
+        return [curve.k_accuracy, curve.k_elbow]
+
+    return _curve(search(counts, score, picks))
 
 
 def clustering_accuracy(clusters: Ids, labels: Ids) -> float:
@@ -239,6 +236,31 @@ def aligned(new: Discovery, old: Discovery | None) -> Discovery:
     order = sorted(range(new.k_star), key=lambda label: matched.get(label, old.k_star + label))
     position = np.argsort(order)
     return replace(new, implicit_labels=position[new.implicit_labels].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What one k gave, restart by restart."""
+
+    sse: list[float]
+    accuracy: list[float]
+
+
+def _curve(tried: dict[int, _Scores]) -> Curve:
+    counts = list(tried)
+    best = [int(np.argmin(scores.sse)) for scores in tried.values()]
+    sse = [scores.sse[run] for scores, run in zip(tried.values(), best, strict=True)]
+    accuracy = [scores.accuracy[run] for scores, run in zip(tried.values(), best, strict=True)]
+    of_restarts = np.array([scores.accuracy for scores in tried.values()])  # (k, restarts)
+    return Curve(
+        k=counts,
+        sse=sse,
+        accuracy=accuracy,
+        # Ties go to the smallest k: on compact T_kn the accuracy stays at its maximum for long.
+        k_accuracy=counts[int(np.argmax(accuracy))],
+        k_accuracy_spread=[counts[int(row)] for row in of_restarts.argmax(axis=0)],
+        k_elbow=elbow(counts, sse),
+    )
 
 
 def _least_certain(candidates: Candidates, logits: Points) -> Candidates:

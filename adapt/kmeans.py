@@ -1,5 +1,6 @@
 """k-means by faiss, seeded by greedy k-means++; for one k, or for many at once."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -42,21 +43,60 @@ def cluster(
     return min(runs, key=lambda run: run.sse)
 
 
+@dataclass(frozen=True)
+class Seedings:
+    """Seeds for k-means with any number of clusters up to a largest one.
+
+    k-means++ draws its seeds one after the other, so the first M of a drawing are seeds for M
+    clusters. It compares 2 + floor(log M) candidates for each, so every value of that has a drawing
+    of its own: each count starts as scikit-learn's KMeans(M, n_init=1) with the same seed does.
+    """
+
+    drawings: dict[int, list[Points]]  # by number of candidates; one of each restart, (., D)
+
+    def first(self, count: int) -> list[Points]:
+        """Return the seeds of every restart, each (count, D)."""
+        return [seeds[:count] for seeds in self.drawings[_candidates(count)]]
+
+
+def seedings(points: Points, counts: Sequence[int], *, restarts: int, seed: int) -> Seedings:
+    """Return the seeds for every count, and for those below it with as many candidates.
+
+    Args:
+        points: (N, D).
+        counts: Clusters, rising; at most N.
+        restarts: How many drawings there are of each kind.
+        seed: Of the first; the others follow it.
+    """
+    largest = {_candidates(count): count for count in counts}
+    return Seedings(
+        {
+            candidates: [_seeds(points, count, seed + r) for r in range(restarts)]
+            for candidates, count in largest.items()
+        }
+    )
+
+
+def clusterings(points: Points, seeds: Seedings, count: int) -> list[Clustering]:
+    """Return the clusterings of all restarts into `count` clusters."""
+    return [_lloyd(points, of_restart, SWEEP_STEPS) for of_restart in seeds.first(count)]
+
+
 def sweep(
     points: Points, counts: Sequence[int], *, restarts: int, seed: int
 ) -> Iterator[list[Clustering]]:
-    """Yield for every count the clusterings of all restarts.
-
-    k-means++ draws its seeds one after the other, so the seeds for the largest count begin with
-    seeds for every smaller one: one drawing per restart serves the whole sweep.
-    """
-    all_seeds = [_seeds(points, max(counts), seed + r) for r in range(restarts)]
+    """Yield for every count, rising, the clusterings of all restarts."""
+    seeds = seedings(points, counts, restarts=restarts, seed=seed)
     for count in counts:
-        yield [_lloyd(points, seeds[:count], SWEEP_STEPS) for seeds in all_seeds]
+        yield clusterings(points, seeds, count)
+
+
+def _candidates(count: int) -> int:
+    return 2 + int(math.log(count))
 
 
 def _seeds(points: Points, count: int, seed: int) -> Points:
-    seeds, _ = kmeans_plusplus(points, count, random_state=seed)
+    seeds, _ = kmeans_plusplus(points, count, random_state=seed, n_local_trials=_candidates(count))
     return np.asarray(seeds, np.float32)
 
 
