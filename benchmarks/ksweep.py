@@ -1,0 +1,218 @@
+"""Is the sweep over k fast, and does it answer what a plain sweep answers?
+
+    python benchmarks/ksweep.py [--seeds N] [--parts plain large study]
+
+The data are Gaussian mixtures of equally large classes, noise N(0, I), class centres N(0, I) in 64
+dimensions: two centres are on average sqrt(128) = 11.3 standard deviations of the noise apart, so
+all classes are separated. All sides run on one thread, as the product does. The plain sweep is
+scikit-learn's KMeans at every k; each of its seeds takes one to two minutes, the rest about four.
+
+Ends with a line for each answer; exit code 0 only if all pass.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import faiss
+import numpy as np
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.discover import (
+    Candidates,
+    Curve,
+    Ids,
+    cluster_space,
+    clustering_accuracy,
+    elbow,
+    estimate,
+)
+from scda.adapt.kmeans import Points
+
+RESTARTS = 4
+SEED_STEP = 100  # restart r of a sweep is seeded with seed + r: no two sweeps share one
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Points with the known classes first."""
+
+    points: Points  # (N, D)
+    known_labels: Ids  # of the first points
+    num_known: int
+    num_new: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One sweep over k and how long it took."""
+
+    curve: Curve
+    seconds: float
+
+    def k_star(self, num_known: int) -> int:
+        """Return the number of new classes, as discovery computes it."""
+        return math.ceil((self.curve.k_accuracy + self.curve.k_elbow) / 2) - num_known
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One measured figure against its bar."""
+
+    name: str
+    ratio: float
+    bar: float
+    at_least: bool = False
+
+    @property
+    def passes(self) -> bool:
+        """Whether the figure keeps to its bar."""
+        return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
+
+    def __str__(self) -> str:
+        """Return the line that is printed."""
+        verdict = "PASS" if self.passes else "FAIL"
+        return f"{verdict} name={self.name} ratio={self.ratio:.4g} bar={self.bar:.4g}"
+
+
+def mixture(num_known: int, num_new: int, images: int, *, width: int = 64) -> Mixture:
+    """Return a mixture; the centres are equally far apart whatever the width."""
+    rng = np.random.default_rng(0)
+    classes = num_known + num_new
+    labels = np.sort(np.arange(images) % classes)
+    centres = rng.normal(0, math.sqrt(64 / width), (classes, width))
+    points = (centres[labels] + rng.normal(size=(images, width))).astype(np.float32)
+    return Mixture(points, labels[labels < num_known], num_known, num_new)
+
+
+def fast_sweep(data: Mixture, *, k_max: int, seed: int, restarts: int = RESTARTS) -> Sweep:
+    """Return the product's sweep."""
+    config = TrainConfig(restarts=restarts, k_max=k_max, seed=seed)
+    start = time.perf_counter()
+    curve = estimate(data.points, data.known_labels, num_known=data.num_known, config=config)
+    return Sweep(curve, time.perf_counter() - start)
+
+
+def plain_sweep(data: Mixture, *, k_max: int, seed: int) -> Sweep:
+    """Return the sweep by scikit-learn: every k, every restart from scratch, to convergence."""
+    start = time.perf_counter()
+    counts = list(range(data.num_known + 1, data.num_known + k_max + 1))
+    best = [_plain_best(data.points, count, seed) for count in counts]
+    known = len(data.known_labels)
+    accuracy = [
+        clustering_accuracy(run.labels_[:known].astype(np.int64), data.known_labels) for run in best
+    ]
+    sse = [float(run.inertia_) for run in best]
+    k_accuracy = counts[int(np.argmax(accuracy))]
+    curve = Curve(counts, sse, accuracy, k_accuracy, [], elbow(counts, sse))
+    return Sweep(curve, time.perf_counter() - start)
+
+
+def _plain_best(points: Points, count: int, seed: int) -> KMeans:
+    # One KMeans for each restart, and not n_init=4: so that both sides start from the same seeds.
+    runs = [KMeans(count, n_init=1, random_state=seed + r).fit(points) for r in range(RESTARTS)]
+    return min(runs, key=lambda run: run.inertia_)
+
+
+def curve_difference(fast: Curve, plain: Curve) -> float:
+    """Return the largest difference of SSE and CA at any k that both tried, relative."""
+    rows = [plain.k.index(k) for k in fast.k]
+    pairs = ((fast.sse, plain.sse), (fast.accuracy, plain.accuracy))
+    return max(
+        float(np.max(np.abs(np.array(ours) / np.array(theirs)[rows] - 1))) for ours, theirs in pairs
+    )
+
+
+def against_plain(seeds: int) -> Iterator[Answer]:
+    """Yield speed and agreement on 65 classes, 25 of them known, 4,000 points, k to 145."""
+    data = mixture(25, 40, 4000)
+    pairs: list[tuple[Sweep, Sweep]] = []
+    print("| seed | fast: seconds, values of k, k_accuracy, k_elbow, k* | plain: the same |")
+    print("|---|---|---|")
+    for seed in range(0, seeds * SEED_STEP, SEED_STEP):
+        pair = (
+            fast_sweep(data, k_max=120, seed=seed),
+            plain_sweep(data, k_max=120, seed=seed),
+        )
+        pairs.append(pair)
+        print(f"| {seed} | {' | '.join(_row(sweep, 25) for sweep in pair)} |", flush=True)
+    fast_k, plain_k = ([pair[side].k_star(25) for pair in pairs] for side in (0, 1))
+    own = [abs(one - two) for one, two in combinations(plain_k, 2)]
+    differences = [abs(one - two) for one, two in zip(fast_k, plain_k, strict=True)]
+    seconds = [sum(pair[side].seconds for pair in pairs) for side in (0, 1)]
+    yield Answer("sweep_speedup", seconds[1] / seconds[0], 10, at_least=True)
+    yield Answer("k_difference", float(np.mean(differences)), float(np.mean(own or [0])) + 1)
+    worst = max(curve_difference(fast.curve, plain.curve) for fast, plain in pairs)
+    yield Answer("curve_difference", worst, 0.01)
+
+
+def _row(sweep: Sweep, num_known: int) -> str:
+    curve = sweep.curve
+    found = f"{curve.k_accuracy}, {curve.k_elbow}, {sweep.k_star(num_known)}"
+    return f"{sweep.seconds:.1f}, {len(curve.k)}, {found}"
+
+
+def large(seeds: int) -> Iterator[Answer]:
+    """Yield the time for 362 classes, 65 of them known, 20,000 points, k to 715."""
+    del seeds  # one is enough for a time
+    sweep = fast_sweep(mixture(65, 297, 20_000), k_max=650, seed=0)
+    print(f"\nlarge: {_row(sweep, 65)} of 297")
+    yield Answer("large_seconds", sweep.seconds, 120)
+
+
+def study(seeds: int) -> Iterator[Answer]:
+    """Print what PCA and restarts cost and bring, on 512 wide features of 65 classes."""
+    wide = mixture(25, 40, 4000, width=512)
+    everything = Candidates(
+        np.arange(len(wide.known_labels)),
+        wide.known_labels,
+        np.arange(len(wide.known_labels), len(wide.points)),
+    )
+    print("\n| PCA | restarts | seconds | k* | mean error of k* |\n|---|---|---|---|---|")
+    for pca in (64, 0):
+        config = TrainConfig(cluster_space="features", pca=pca)
+        start = time.perf_counter()
+        points = cluster_space(wide.points, wide.points, everything, config)
+        reducing = time.perf_counter() - start
+        data = Mixture(points, wide.known_labels, wide.num_known, wide.num_new)
+        for restarts in (1, 4, 10):
+            _study_row(data, f"{pca or 'off'}", restarts, reducing, min(seeds, 3))
+    yield from ()
+
+
+def _study_row(data: Mixture, pca: str, restarts: int, reducing: float, seeds: int) -> None:
+    sweeps = [
+        fast_sweep(data, k_max=120, seed=seed * SEED_STEP, restarts=restarts)
+        for seed in range(seeds)
+    ]
+    found = [sweep.k_star(data.num_known) for sweep in sweeps]
+    error = np.mean([abs(k - data.num_new) for k in found])
+    seconds = reducing + np.mean([sweep.seconds for sweep in sweeps])
+    stars = ", ".join(map(str, found))
+    print(f"| {pca} | {restarts} | {seconds:.1f} | {stars} | {error:.1f} |", flush=True)
+
+
+PARTS = {"plain": against_plain, "large": large, "study": study}
+
+
+def main() -> int:
+    """Run the parts that are asked for; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10, help="of the plain sweep (default 10)")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    arguments = parser.parse_args()
+    faiss.omp_set_num_threads(1)
+    with threadpool_limits(1):
+        answers = [a for part in arguments.parts for a in PARTS[part](arguments.seeds)]
+    print("", *answers, sep="\n")
+    return 0 if all(answer.passes for answer in answers) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
