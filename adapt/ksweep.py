@@ -2,6 +2,7 @@
 
 Both criteria are read off curves that rise to one summit (the share of known images in the right
 cluster, and how far the SSE lies below its chord), so a coarse grid finds the neighbourhood.
+A k that is high by luck of the seeding, away from the summit, may be passed over.
 """
 
 from collections.abc import Callable, Sequence

@@ -94,8 +94,10 @@ def test_a_searched_curve_picks_what_every_k_picks(
     assert abs(searched.k_elbow - whole.k_elbow) <= 5
 
 
-def test_the_first_k_without_error_is_found_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    # 60 points, all at once far apart, each five times: CA stays at 1 from some k on.
+def test_a_sharp_bend_is_found_exactly_and_an_accuracy_of_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Which k below 60 first leaves all known classes alone is chance: 5 of 60 equal distances.
     points = np.tile(1000 * np.eye(60, dtype=np.float32), (5, 1))
     points += np.random.default_rng(0).normal(0, 1e-3, points.shape).astype(np.float32)
     known = np.flatnonzero(np.arange(300) % 60 < 5)
@@ -106,7 +108,8 @@ def test_the_first_k_without_error_is_found_exactly(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ksweep, "EVERY_UP_TO", 10**6)
     whole = estimate(points[order], labels, num_known=5, config=config)
     assert searched.k_elbow == whole.k_elbow == 60
-    assert abs(searched.k_accuracy - whole.k_accuracy) <= 5
+    assert max(searched.accuracy) == max(whole.accuracy) == 1
+    assert whole.k_accuracy <= searched.k_accuracy <= 60
 
 
 def test_a_long_sweep_repeats_itself() -> None:
