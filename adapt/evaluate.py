@@ -78,6 +78,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
     """Return one flat object with every metric, shares in percent."""
     manifest = predictor.manifest
+    k_star = len(manifest.classes) - manifest.num_known
     config = manifest.run.get("config", {})
     return {
         "bundle_id": manifest.id,

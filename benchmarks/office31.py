@@ -11,13 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import results
+import stress
 import tables
+from estimators import k_runs, measure_k
 from protocols import TASKS
 from results import Record
 from runs import Inputs, Run, inputs_of, measure, one_thread
@@ -25,13 +28,28 @@ from scda.adapt.cli import user_cache
 from scda.adapt.data import job_backbone
 from scda.adapt.features import extract
 from scda.models.errors import DataError, ScdaError, UsageError
+from stress import stress_runs
 from studies import Request, ablation_runs, check, main_runs
 
-Measure = Callable[[Run, Inputs], Record]
 _METHODS = ("scda",)
-_PLANS = {"main": main_runs, "ablation": ablation_runs}
-_TABLES = {"main": tables.main_tables, "ablation": tables.ablation_table}
-_STRESS_TASKS = ("A-W", "D-W", "W-D", "A-D")
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run, what one run measures, and how the records are shown."""
+
+    plan: Callable[[Request], list[Run]]
+    measure: Callable[[Run, Inputs], Record]
+    table: Callable[[Sequence[Record]], str]
+    tasks: Sequence[str] = TASKS  # without --tasks
+
+
+_STUDIES = {
+    "main": Study(main_runs, measure, tables.main_tables),
+    "ablation": Study(ablation_runs, measure, tables.ablation_table),
+    "k": Study(k_runs, measure_k, tables.k_table),
+    "stress": Study(stress_runs, measure, tables.stress_table, tasks=stress.TASKS),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,27 +65,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _benchmark(options: argparse.Namespace) -> None:
     request = _request(options)
-    runs = _PLANS[request.study](request)
+    study = _STUDIES[request.study]
+    runs = study.plan(request)
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in runs if results.key(run.name) not in done]
     _say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
     started = time.monotonic()
     features = _features(missing, request.cache)
-    for number, record in enumerate(_records(missing, features, options.jobs), 1):
+    records = _records(missing, features, study.measure, options.jobs)
+    for number, record in enumerate(records, 1):
         results.append(options.out, record)
         _say(f"{number} of {len(missing)}, {time.monotonic() - started:.0f} s: {_line(record)}")
     by_key = {results.key(record): record for record in results.read(options.out)}
-    print(_TABLES[request.study]([by_key[results.key(run.name)] for run in runs]))
+    print(study.table([by_key[results.key(run.name)] for run in runs]))
 
 
 def _request(options: argparse.Namespace) -> Request:
-    if options.study not in _PLANS:
-        raise UsageError(f"study is {options.study!r}, want {' or '.join(_PLANS)}")
+    if options.study not in _STUDIES:
+        raise UsageError(f"study is {options.study!r}, want {' or '.join(_STUDIES)}")
     if options.method not in _METHODS:
         raise UsageError(f"method is {options.method!r}, want {' or '.join(_METHODS)}")
     if min(options.seeds, options.jobs) < 1:
         raise UsageError(f"{options.seeds} seeds and {options.jobs} jobs; want 1 or more of each")
-    tasks = options.tasks or (_STRESS_TASKS if options.study == "stress" else TASKS)
+    tasks = options.tasks or _STUDIES[options.study].tasks
     request = Request(
         options.root,
         options.protocol,
@@ -94,7 +114,10 @@ def _features(runs: Sequence[Run], cache: Path) -> dict[Path, NDArray[np.float32
 
 
 def _records(
-    runs: Sequence[Run], features: dict[Path, NDArray[np.float32]], jobs: int
+    runs: Sequence[Run],
+    features: dict[Path, NDArray[np.float32]],
+    measure: Callable[[Run, Inputs], Record],
+    jobs: int,
 ) -> Iterator[Record]:
     """Yield the record of every run as it ends, from `jobs` processes of one thread each."""
     work = ((run, inputs_of(run.lists, features)) for run in runs)
@@ -129,9 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add(
-        "--root", type=Path, required=True, help="Office-31: amazon, dslr, webcam with images/CLASS"
-    )
+    add("--root", type=Path, required=True, help="folder of amazon, dslr and webcam")
     add("--out", type=Path, required=True, help="results, one JSON object per run; added to")
     add("--protocol", default="P1", help="P1 (default) or P2")
     add("--study", default="main", help="main (default), ablation, k or stress")

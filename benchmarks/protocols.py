@@ -85,6 +85,11 @@ def task_lists(root: Path, task: str, classes: Classes) -> Lists:
     )
 
 
+def class_names(root: Path) -> list[str]:
+    """Return the names of all classes, sorted."""
+    return list(scan_source(root / DOMAINS["A"] / "images", role="amazon").classes)
+
+
 def _labelled(root: Path, domain: str, names: Sequence[str]) -> list[tuple[Path, int]]:
     files = scan_source(root / domain / "images", role=domain).classes
     missing = [name for name in names if not files.get(name)]

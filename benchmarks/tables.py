@@ -1,6 +1,7 @@
 """Markdown tables of records: a task's mean over seeds first, then the mean over tasks."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from statistics import mean, stdev
 
 from published import PUBLISHED, PUBLISHED_K, Published
@@ -31,6 +32,16 @@ _PER_TASK = {
     "seconds": "seconds",
 }
 _ABLATION = ("os", "os_star", "unk_pooled", "hos", "auroc", "nmi_implicit", "acc_novel", "k_star")
+_STRESS = {
+    "os_star": "OS*",
+    "unk_pooled": "UNK",
+    "hos": "HOS",
+    "accuracy": "accuracy",
+    "known_share": "staying known",
+    "k_star": "k*",
+    "k_true": "true k",
+    "auroc": "AUROC",
+}
 _PUBLISHED = ("os", "os_star", "unk_pooled", "hos", "k_star")
 
 
@@ -97,10 +108,9 @@ def stress_table(records: Sequence[Record]) -> str:
     rows = []
     for variant, members in grouped(records, "variant").items():
         case, mode = variant.rsplit("/", 1)
-        figures = [plain(over_tasks(members, field)) for field in fields]
+        figures = [plain(over_tasks(members, field)) for field in _STRESS]
         rows.append([case, mode, *figures, statuses(members)])
-    names = ["OS*", "UNK", "HOS", "accuracy", "staying known", "k*", "true k", "AUROC", "status"]
-    return markdown(["case", "novel", *names], rows)
+    return markdown(["case", "novel", *_STRESS.values(), "status"], rows)
 
 
 def per_task(records: Sequence[Record]) -> str:
@@ -161,7 +171,7 @@ def grouped(records: Sequence[Record], field: str) -> Group:
 
 def average(records: Sequence[Record], field: str) -> float:
     """Return the mean of a field."""
-    return mean(record[field] for record in records)
+    return float(mean(record[field] for record in records))
 
 
 def over_tasks(records: Sequence[Record], field: str) -> float:
@@ -189,11 +199,8 @@ def spread(values: Sequence[float]) -> str:
 
 def statuses(records: Sequence[Record]) -> str:
     """Return every status with the number of runs that ended with it, most frequent first."""
-    heads = [head for record in records for head in record["status"]]
-    count: Callable[[str], int] = heads.count
-    return ", ".join(
-        f"{head} {count(head)}" for head in sorted(set(heads), key=lambda h: -count(h))
-    )
+    counts = Counter(head for record in records for head in record["status"])
+    return ", ".join(f"{head} {count}" for head, count in counts.most_common())
 
 
 def plain(value: float | None) -> str:
