@@ -84,9 +84,7 @@ def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
         "bundle_id": manifest.id,
         "method": "scda",
         **{name: config.get(name) for name in ("backbone", "preset", "seed")},
-        **measured(
-            scored, num_known=manifest.num_known, k_star=len(manifest.classes) - manifest.num_known
-        ),
+        **measured(scored, num_known=manifest.num_known, k_star=k_star),
         "images": len(scored.true),
         "rejected": scored.rejected,
         "seconds": manifest.run.get("seconds"),

@@ -41,7 +41,7 @@ class Study:
     plan: Callable[[Request], list[Run]]
     measure: Callable[[Run, Inputs], Record]
     table: Callable[[Sequence[Record]], str]
-    tasks: Sequence[str] = TASKS  # without --tasks
+    tasks: tuple[str, ...] = TASKS  # without --tasks
 
 
 _STUDIES = {

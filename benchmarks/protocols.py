@@ -13,7 +13,7 @@ from scda.adapt.scan import scan_source
 from scda.models.errors import UsageError
 
 DOMAINS = {"A": "amazon", "D": "dslr", "W": "webcam"}
-TASKS = [f"{source}-{target}" for source, target in permutations(DOMAINS, 2)]
+TASKS = tuple(f"{source}-{target}" for source, target in permutations(DOMAINS, 2))
 
 
 @dataclass(frozen=True)

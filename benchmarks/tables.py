@@ -95,16 +95,6 @@ def k_table(records: Sequence[Record]) -> str:
 
 def stress_table(records: Sequence[Record]) -> str:
     """Return one row per case and mode, means over tasks and seeds."""
-    fields = (
-        "os_star",
-        "unk_pooled",
-        "hos",
-        "accuracy",
-        "known_share",
-        "k_star",
-        "k_true",
-        "auroc",
-    )
     rows = []
     for variant, members in grouped(records, "variant").items():
         case, mode = variant.rsplit("/", 1)
