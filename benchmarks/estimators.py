@@ -55,10 +55,12 @@ class Space:
 
 def k_runs(request: Request) -> list[Run]:
     """Return every estimator with every task and seed; `variant` is the estimator."""
+    runs = main_runs(replace(request, rows=()))
     return [
         replace(run, name={**run.name, "variant": estimator})
         for estimator in ESTIMATORS
-        for run in main_runs(request)
+        if request.wants(estimator)
+        for run in runs
     ]
 
 

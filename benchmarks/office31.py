@@ -67,6 +67,8 @@ def _benchmark(options: argparse.Namespace) -> None:
     request = _request(options)
     study = _STUDIES[request.study]
     runs = study.plan(request)
+    if not runs:
+        raise UsageError(f"study {request.study} has no row {' or '.join(request.rows)}")
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in runs if results.key(run.name) not in done]
     _say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
@@ -96,6 +98,7 @@ def _request(options: argparse.Namespace) -> Request:
         tuple(tasks),
         options.seeds,
         options.cache,
+        tuple(options.rows),
     )
     check(request)
     return request
@@ -159,6 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--preset", default="robust", help="robust (default) or paper")
     add("--method", default="scda", help="scda, the only one so far")
     add("--tasks", nargs="+", help="such as A-W; without it all six, and four for stress")
+    add("--rows", nargs="+", default=[], help="variants, or stress cases; without it all")
     add("--seeds", type=int, default=3, help="runs of each task, seeds 0, 1, … (3)")
     add("--cache", type=Path, default=user_cache() / "features", help="folder of features")
     add("--jobs", type=int, default=1, help="processes of one thread each (1)")

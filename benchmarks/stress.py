@@ -123,8 +123,11 @@ def stress_runs(request: Request) -> list[Run]:
     """Return every case with every mode, task and seed; `variant` is `case/mode`."""
     runs = []
     for case in CASES:
+        modes = [mode for mode in MODES if request.wants(f"{case.name}/{mode}")]
+        if not modes:
+            continue
         lists = {pair: case_lists(case, request, *pair) for pair in request.pairs()}
-        for mode in MODES:
+        for mode in modes:
             for task, seed in request.pairs():
                 config = request.config(seed, novel=mode)
                 name = request.name(config, variant=f"{case.name}/{mode}", task=task)

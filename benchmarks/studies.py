@@ -50,6 +50,11 @@ class Request:
     tasks: tuple[str, ...]
     seeds: int
     cache: Path
+    rows: tuple[str, ...] = ()  # variants, or what stands before their `/`; empty takes all
+
+    def wants(self, variant: str) -> bool:
+        """Return whether a variant is asked for."""
+        return not self.rows or variant in self.rows or variant.split("/")[0] in self.rows
 
     def config(self, seed: int, **overrides: Any) -> TrainConfig:
         """Return the preset with a seed and what a row changes in it."""
@@ -82,6 +87,8 @@ def _runs(request: Request, rows: list[tuple[str, dict[str, Any]]]) -> list[Run]
     lists = {task: task_lists(request.root, task, classes) for task in request.tasks}
     runs = []
     for variant, overrides in rows:
+        if not request.wants(variant):
+            continue
         for task, seed in request.pairs():
             config = request.config(seed, **overrides)
             run_name = request.name(config, variant=variant, task=task)
