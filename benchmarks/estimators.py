@@ -125,12 +125,19 @@ def dtc(after: Pretrained) -> int:
     nearest centroid. Centroids start at the anchor classes' means and at k-means++ seeds among
     the other images, one per probe class and k more; the restart of least SSE counts. One k has
     the best clustering accuracy on the probes, one the best mean silhouette on T_im; the answer is
-    their mean, rounded up as SCDA rounds its own. Left out: DTC learns features on the labelled
+    their mean, rounded up as SCDA rounds its own. The silhouette of T_im does not see that a new
+    class shares a cluster with a known one, so on well separated classes it is at its maximum
+    from small k on and the answer is too low. Left out: DTC learns features on the labelled
     classes first, has true labels for them, and drops very small clusters at the end.
 
     Source: Han, Vedaldi, Zisserman 2019, "Learning to Discover Novel Visual Categories via Deep
     Transfer Clustering", section on the number of classes, https://arxiv.org/abs/1908.09884
     """
+    return math.ceil(sum(dtc_halves(after)) / 2)
+
+
+def dtc_halves(after: Pretrained) -> tuple[int, int]:
+    """Return the k of the best accuracy on probes and the k of the best silhouette on T_im."""
     space = space_of(after)
     classes = np.random.default_rng(after.config.seed).permutation(np.unique(space.known_labels))
     of_anchor = np.isin(space.known_labels, classes[: len(classes) // 2])
@@ -151,8 +158,7 @@ def dtc(after: Pretrained) -> int:
         )
         accuracies.append(clustering_accuracy(labels[: len(probe_labels)], probe_labels))
         silhouettes.append(_mean_silhouette(distances, labels[len(probe_labels) :]))
-    best = (int(np.argmax(accuracies)) + 1, int(np.argmax(silhouettes)) + 1)
-    return math.ceil(sum(best) / 2)
+    return int(np.argmax(accuracies)) + 1, int(np.argmax(silhouettes)) + 1
 
 
 ESTIMATORS: dict[str, Callable[[Pretrained], int]] = {
