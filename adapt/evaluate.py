@@ -29,6 +29,7 @@ class Scored:
     true: Labels  # (N,)
     predicted: Labels  # (N,)
     confidence: Features  # (N,)
+    newness: Features  # (N,), 1 - the sum of the known classes' probabilities
     features: Features  # (N, D)
     implicit_names: list[str]  # folders that are no known class
     rejected: int  # files that are no usable image
@@ -67,6 +68,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
         np.array(true),
         probabilities.argmax(axis=1),
         probabilities.max(axis=1),
+        1 - probabilities[:, : len(known)].sum(axis=1),
         np.concatenate([part.features for part in outputs]),
         implicit,
         len(paths) - len(true),
@@ -76,34 +78,42 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
     """Return one flat object with every metric, shares in percent."""
     manifest = predictor.manifest
-    num_known = manifest.num_known
-    pair = (scored.true, scored.predicted)
-    shares = {
-        **metrics.open_set(*pair, num_known),
-        **metrics.implicit_agreement(*pair, num_known),
-        "acc_joint": metrics.acc_joint(*pair),
-        "acc_novel": metrics.acc_novel(*pair, num_known),
-        **metrics.h3(*pair, scored.features, num_known),
-    }
-    k_star, k_true = len(manifest.classes) - num_known, len(scored.implicit_names)
-    counts = {
-        f"correspondence_{n}": metrics.correspondence(*pair, scored.confidence, num_known, n)
-        for n in _CORRESPONDENCE
-    }
+    k_star = len(manifest.classes) - manifest.num_known
     config = manifest.run.get("config", {})
     return {
         "bundle_id": manifest.id,
         "method": "scda",
         **{name: config.get(name) for name in ("backbone", "preset", "seed")},
+        **measured(scored, num_known=manifest.num_known, k_star=k_star),
+        "images": len(scored.true),
+        "rejected": scored.rejected,
+        "seconds": manifest.run.get("seconds"),
+    }
+
+
+def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]:
+    """Return every metric of predictions beside the truth, shares in percent."""
+    pair = (scored.true, scored.predicted)
+    shares = {
+        **metrics.open_set(*pair, num_known),
+        "auroc": metrics.auroc(scored.true, scored.newness, num_known),
+        **metrics.implicit_agreement(*pair, num_known),
+        "acc_joint": metrics.acc_joint(*pair),
+        "acc_novel": metrics.acc_novel(*pair, num_known),
+        **metrics.h3(*pair, scored.features, num_known),
+    }
+    k_true = len(scored.implicit_names)
+    counts = {
+        f"correspondence_{n}": metrics.correspondence(*pair, scored.confidence, num_known, n)
+        for n in _CORRESPONDENCE
+    }
+    return {
         **{name: round(100 * share, 2) for name, share in shares.items()},
         "k_star": k_star,
         "k_true": k_true,
         "k_signed": k_star - k_true,
         "k_abs": abs(k_star - k_true),
         **counts,
-        "images": len(scored.true),
-        "rejected": scored.rejected,
-        "seconds": manifest.run.get("seconds"),
     }
 
 

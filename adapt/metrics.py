@@ -8,7 +8,7 @@ images is skipped.
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
 from scda.adapt.discover import contingency
 from scda.adapt.kmeans import cluster
@@ -44,6 +44,23 @@ def open_set(true: Labels, predicted: Labels, num_known: int) -> dict[str, float
 def harmonic_mean(*values: float) -> float:
     """Return the harmonic mean, 0 where a value is 0."""
     return len(values) / sum(1 / value for value in values) if all(values) else 0.0
+
+
+def auroc(true: Labels, newness: NDArray[np.float32], num_known: int) -> float:
+    """Return how often an implicit image looks newer than a known one, 0 to 1, at no threshold.
+
+    Args:
+        true: (N,).
+        newness: (N,), 1 - the sum of the known classes' probabilities.
+        num_known: K.
+
+    Returns:
+        The area under the ROC curve; 0 where one of the two kinds has no image.
+    """
+    implicit = true >= num_known
+    if implicit.all() or not implicit.any():
+        return 0.0
+    return float(roc_auc_score(implicit, newness))
 
 
 def implicit_agreement(true: Labels, predicted: Labels, num_known: int) -> dict[str, float]:

@@ -37,6 +37,7 @@ def test_the_metrics_of_a_case_worked_by_hand(predictor: Predictor, labelled: Pa
     assert fields["unk_pooled"] == fields["unk_macro"] == 100.0
     assert fields["os"] == 62.5
     assert fields["hos"] == 66.67
+    assert fields["auroc"] == 100.0
     assert fields["acc_novel"] == fields["nmi_implicit"] == 100.0
     assert fields["acc_joint"] == 83.33
     assert (fields["k_star"], fields["k_true"], fields["k_abs"]) == (2, 2, 0)

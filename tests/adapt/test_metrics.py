@@ -10,6 +10,7 @@ from scda.adapt.metrics import (
     Labels,
     acc_joint,
     acc_novel,
+    auroc,
     correspondence,
     h3,
     harmonic_mean,
@@ -123,6 +124,18 @@ def test_harmonic_mean_of_equal_values_is_the_value_and_0_absorbs() -> None:
     assert harmonic_mean(0.6, 0.6, 0.6) == pytest.approx(0.6)
     assert harmonic_mean(0.5, 1.0) == pytest.approx(2 / 3)
     assert harmonic_mean(0.9, 0.0) == 0
+
+
+def test_auroc_is_the_share_of_pairs_in_the_right_order() -> None:
+    newness = np.array([0.1, 0.2, 0.6, 0.5, 0.0, 0.3, 0.9, 0.5, 0.2, 0.7], np.float32)
+    pairs = [(new, old) for new in newness[TRUE >= 2] for old in newness[TRUE < 2]]
+    right = sum(1.0 if new > old else 0.5 if new == old else 0.0 for new, old in pairs)
+    assert auroc(TRUE, newness, 2) == pytest.approx(right / len(pairs))
+
+
+@pytest.mark.parametrize("true", [[0, 1, 1], [2, 3, 2]])
+def test_auroc_of_one_kind_alone_is_0(true: list[int]) -> None:
+    assert auroc(np.array(true), np.array([0.1, 0.5, 0.9], np.float32), 2) == 0
 
 
 def test_agreement_looks_at_implicit_images_only() -> None:

@@ -1,0 +1,239 @@
+"""How many classes are new: SCDA's estimator against others, on the same features.
+
+All see F's features after pre-training, with T_kn, its pseudo-labels and T_im from `select`. k
+counts new classes; ties go to the smallest k.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.cluster import kmeans_plusplus
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits
+
+from results import Record
+from runs import Inputs, Run
+from scda.adapt.alternate import adapt
+from scda.adapt.config import TrainConfig
+from scda.adapt.discover import (
+    Curve,
+    Ids,
+    cluster_space,
+    clustering_accuracy,
+    discover,
+    estimate,
+    select,
+)
+from scda.adapt.kmeans import SWEEP_STEPS, Points, sweep
+from scda.adapt.train import infer
+from studies import Request, main_runs
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The target after pre-training, and the setting of the run."""
+
+    logits: Points  # (N, C)
+    features: Points  # (N, D)
+    backbone: Points  # (N, D_backbone)
+    num_known: int
+    config: TrainConfig
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is clustered."""
+
+    known: Points  # T_kn
+    known_labels: Ids  # its pseudo-labels, 0 to K - 1
+    implicit: Points  # T_im
+
+
+def k_runs(request: Request) -> list[Run]:
+    """Return every estimator with every task and seed; `variant` is the estimator."""
+    runs = main_runs(replace(request, rows=()))
+    return [
+        replace(run, name={**run.name, "variant": estimator})
+        for estimator in ESTIMATORS
+        if request.wants(estimator)
+        for run in runs
+    ]
+
+
+def measure_k(run: Run, inputs: Inputs) -> Record:
+    """Return what an estimator says after pre-training; `seconds` are its own alone."""
+    with threadpool_limits(1):
+        pretrained = _pretrained(run, inputs)
+        started = time.monotonic()
+        k_star = ESTIMATORS[run.name["variant"]](pretrained)
+        seconds = time.monotonic() - started
+    k_true = len({label for label in run.lists.truth if label >= run.lists.num_known})
+    errors = {"k_signed": k_star - k_true, "k_abs": abs(k_star - k_true)}
+    return {**run.name, "k_star": k_star, "k_true": k_true, **errors, "seconds": round(seconds, 2)}
+
+
+def scda(after: Pretrained) -> int:
+    """Return k* of Algorithm 1: the mean of accuracy's and elbow's k."""
+    return discover(
+        after.logits,
+        after.features,
+        after.backbone,
+        num_known=after.num_known,
+        config=after.config,
+    ).k_star
+
+
+def elbow(after: Pretrained) -> int:
+    """Return the k at the bend of the SSE curve."""
+    return _curve(after).k_elbow - after.num_known
+
+
+def accuracy(after: Pretrained) -> int:
+    """Return the k at which T_kn is clustered best."""
+    return _curve(after).k_accuracy - after.num_known
+
+
+def silhouette(after: Pretrained) -> int:
+    """Return the k of the largest mean silhouette of T_kn and T_im together.
+
+    k-means, restarts and range of k are those of SCDA's own sweep.
+
+    Source: Rousseeuw 1987; `SC` in SCDA's table of k.
+    """
+    config, num_known = after.config, after.num_known
+    space = space_of(after)
+    points = np.vstack([space.known, space.implicit])
+    counts = [num_known + k for k in range(1, config.k_max + 1) if num_known + k < len(points) // 2]
+    distances = _distances(points)
+    scores = [
+        _mean_silhouette(distances, min(runs, key=lambda run: run.sse).labels)
+        for runs in sweep(points, counts, restarts=config.restarts, seed=config.seed)
+    ]
+    return counts[int(np.argmax(scores))] - num_known
+
+
+def dtc(after: Pretrained) -> int:
+    """Return k as Deep Transfer Clustering estimates it, on SCDA's candidates.
+
+    Half of the known classes found in T_kn, chosen by the seed, are anchors; the others are
+    probes, whose labels clustering does not see. For k = 1 to k_max, constrained k-means clusters
+    T_kn and T_im: an anchor image stays in its class's cluster, every other image goes to the
+    nearest centroid. Centroids start at the anchor classes' means and at k-means++ seeds among
+    the other images, one per probe class and k more; the restart of least SSE counts. One k has
+    the best clustering accuracy on the probes, one the best mean silhouette on T_im; the answer is
+    their mean, rounded up as SCDA rounds its own. The silhouette of T_im does not see that a new
+    class shares a cluster with a known one, so on well separated classes it is at its maximum
+    from small k on and the answer is too low. Left out: DTC learns features on the labelled
+    classes first, has true labels for them, and drops very small clusters at the end.
+
+    Source: Han, Vedaldi, Zisserman 2019, "Learning to Discover Novel Visual Categories via Deep
+    Transfer Clustering", section on the number of classes, https://arxiv.org/abs/1908.09884
+    """
+    return math.ceil(sum(dtc_halves(after)) / 2)
+
+
+def dtc_halves(after: Pretrained) -> tuple[int, int]:
+    """Return the k of the best accuracy on probes and the k of the best silhouette on T_im."""
+    space = space_of(after)
+    classes = np.random.default_rng(after.config.seed).permutation(np.unique(space.known_labels))
+    of_anchor = np.isin(space.known_labels, classes[: len(classes) // 2])
+    num_probes = len(classes) - len(classes) // 2
+    _, anchor_labels = np.unique(space.known_labels[of_anchor], return_inverse=True)
+    probe_labels = space.known_labels[~of_anchor]
+    free = np.vstack([space.known[~of_anchor], space.implicit])
+    most = min(after.config.k_max, len(free) // 2 - num_probes)
+    distances = _distances(space.implicit)
+    accuracies, silhouettes = [], []
+    all_seeds = [
+        kmeans_plusplus(free, num_probes + most, random_state=after.config.seed + restart)[0]
+        for restart in range(after.config.restarts)
+    ]
+    for k in range(1, most + 1):
+        labels = _constrained(
+            space.known[of_anchor], anchor_labels, free, [s[: num_probes + k] for s in all_seeds]
+        )
+        accuracies.append(clustering_accuracy(labels[: len(probe_labels)], probe_labels))
+        silhouettes.append(_mean_silhouette(distances, labels[len(probe_labels) :]))
+    return int(np.argmax(accuracies)) + 1, int(np.argmax(silhouettes)) + 1
+
+
+ESTIMATORS: dict[str, Callable[[Pretrained], int]] = {
+    "scda": scda,
+    "elbow": elbow,
+    "accuracy": accuracy,
+    "silhouette": silhouette,
+    "dtc": dtc,
+}
+
+
+def space_of(after: Pretrained) -> Space:
+    """Return T_kn and T_im in the space that SCDA clusters."""
+    candidates = select(
+        after.logits, num_known=after.num_known, implicit_share=after.config.implicit_share
+    )
+    points = cluster_space(after.features, after.backbone, candidates, after.config)
+    split = len(candidates.known)
+    return Space(points[:split], candidates.known_labels, points[split:])
+
+
+def constrained_kmeans(
+    anchors: Points, anchor_labels: Ids, free: Points, seeds: Points, *, steps: int = SWEEP_STEPS
+) -> tuple[Ids, float]:
+    """Return the cluster of every free point and the SSE of all; anchors never move.
+
+    Args:
+        anchors: (A, D).
+        anchor_labels: (A,), 0 to the number of anchor classes - 1; their clusters come first.
+        free: (N, D).
+        seeds: (M, D), where the other centroids start.
+        steps: Lloyd steps.
+    """
+    num_anchored = int(anchor_labels.max()) + 1 if len(anchor_labels) else 0
+    points = np.vstack([anchors, free])
+    own = [anchors[anchor_labels == label].mean(axis=0) for label in range(num_anchored)]
+    centroids = np.vstack([*own, seeds])
+    for _ in range(steps):
+        labels = np.concatenate([anchor_labels, _nearest(free, centroids)])
+        members = np.eye(len(centroids), dtype=np.float32)[labels]  # (A + N, M)
+        sizes = members.sum(axis=0)[:, None]
+        means = members.T @ points / np.maximum(sizes, 1)
+        centroids = np.where(sizes > 0, means, centroids)  # an empty cluster stays where it is
+    nearest = _nearest(free, centroids)
+    chosen = centroids[np.concatenate([anchor_labels, nearest])]
+    return nearest, float(((points - chosen) ** 2).sum())
+
+
+def _pretrained(run: Run, inputs: Inputs) -> Pretrained:
+    adapted = adapt(inputs.source, inputs.target, replace(run.config, iterations=0))
+    logits, features = (tensor.numpy() for tensor in infer(adapted.networks, inputs.target))
+    return Pretrained(logits, features, inputs.target.numpy(), logits.shape[1] - 1, run.config)
+
+
+def _curve(after: Pretrained) -> Curve:
+    space = space_of(after)
+    points = np.vstack([space.known, space.implicit])
+    return estimate(points, space.known_labels, num_known=after.num_known, config=after.config)
+
+
+def _constrained(anchors: Points, anchor_labels: Ids, free: Points, seeds: Sequence[Points]) -> Ids:
+    runs = [constrained_kmeans(anchors, anchor_labels, free, start) for start in seeds]
+    return min(runs, key=lambda run: run[1])[0]
+
+
+def _nearest(points: Points, centroids: Points) -> Ids:
+    return np.asarray(cdist(points, centroids, "sqeuclidean").argmin(axis=1), np.int64)
+
+
+def _distances(points: Points) -> Points:
+    return np.asarray(cdist(points, points))
+
+
+def _mean_silhouette(distances: Points, labels: Ids) -> float:
+    """Return the mean silhouette, -1 to 1; -1 where it is not defined."""
+    if not 2 <= len(np.unique(labels)) < len(labels):
+        return -1.0
+    return float(silhouette_score(distances, labels, metric="precomputed"))

@@ -1,0 +1,144 @@
+"""One run: adapt with the product's own functions, then, with the truth, score what came out."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from protocols import Lists
+from results import Record
+from scda.adapt import metrics
+from scda.adapt.alternate import Stage, adapt
+from scda.adapt.config import TrainConfig
+from scda.adapt.evaluate import Scored, measured
+from scda.adapt.metrics import Labels
+from scda.adapt.train import Labelled, Networks, infer
+from scda.models.index import Features
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is to be done; `name` holds the fields that tell it from every other run."""
+
+    name: Record
+    lists: Lists
+    config: TrainConfig
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What training sees: features of both domains, labels of the source."""
+
+    source: Labelled
+    target: Tensor  # (N, D_backbone)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training left behind."""
+
+    probabilities: Features  # (N, C) of the target
+    features: Features  # (N, D), F's output
+    rounds: list[Labels]  # predictions (N,) after pre-training and after every round
+    k_rounds: list[int]  # outputs beyond the known ones; 1 after pre-training
+    notes: list[str]
+    seconds: float
+
+
+def one_thread() -> None:
+    """Make this process use one core, as `scda-adapt train` does."""
+    torch.set_num_threads(1)
+    faiss.omp_set_num_threads(1)
+
+
+def measure(run: Run, inputs: Inputs) -> Record:
+    """Return the record of a run; the truth is looked at after training has ended."""
+    with threadpool_limits(1):
+        trained = train(inputs, run.config)
+    return {**run.name, **scores(trained, np.array(run.lists.truth), run.lists.num_known)}
+
+
+def train(inputs: Inputs, config: TrainConfig) -> Trained:
+    """Adapt, and keep what every round predicts."""
+    started = time.monotonic()
+    num_known = int(inputs.source.labels.max()) + 1
+    rounds: list[Labels] = []
+    k_rounds: list[int] = []
+
+    def keep(stage: Stage, networks: Networks) -> None:
+        logits, _ = infer(networks, inputs.target)
+        rounds.append(logits.argmax(dim=1).numpy())
+        k_rounds.append(logits.shape[1] - num_known)
+
+    adapted = adapt(inputs.source, inputs.target, config, on_stage=keep)
+    logits, features = infer(adapted.networks, inputs.target)
+    probabilities = logits.softmax(dim=1).numpy()
+    seconds = time.monotonic() - started
+    return Trained(probabilities, features.numpy(), rounds, k_rounds, adapted.notes, seconds)
+
+
+def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
+    """Return every field that a run measures; shares in percent."""
+    predicted = trained.rounds[-1]
+    implicit = np.unique(truth[truth >= num_known])
+    scored = Scored(
+        truth,
+        predicted,
+        trained.probabilities.max(axis=1),
+        1 - trained.probabilities[:, :num_known].sum(axis=1),
+        trained.features,
+        [str(label) for label in implicit],
+        0,
+    )
+    rounds = [metrics.open_set(truth, labels, num_known) for labels in trained.rounds]
+    shares = {
+        "accuracy": accuracy(truth, predicted, num_known),
+        "known_share": known_share(truth, predicted, num_known),
+    }
+    return {
+        **measured(scored, num_known=num_known, k_star=trained.k_rounds[-1]),
+        **{name: percent(share) for name, share in shares.items()},
+        "hos_before": percent(rounds[0]["hos"]),
+        "os_per_round": [percent(shares["os"]) for shares in rounds],
+        "hos_per_round": [percent(shares["hos"]) for shares in rounds],
+        "k_per_round": trained.k_rounds,
+        "status": [note.split(":")[0] for note in trained.notes] or ["ok"],
+        "seconds": round(trained.seconds, 2),
+    }
+
+
+def accuracy(truth: Labels, predicted: Labels, num_known: int) -> float:
+    """Return the share of images that are right, 0 to 1: any new class is right for a new image."""
+    return float((np.minimum(truth, num_known) == np.minimum(predicted, num_known)).mean())
+
+
+def known_share(truth: Labels, predicted: Labels, num_known: int) -> float:
+    """Return how many images of known classes stay in any known class, 0 to 1; 0 if none is."""
+    known = truth < num_known
+    return float((predicted[known] < num_known).mean()) if known.any() else 0.0
+
+
+def percent(share: float) -> float:
+    """Return a share of 0 to 1 in percent, with two places."""
+    return round(100 * share, 2)
+
+
+def name(config: TrainConfig, **fields: str | int) -> Record:
+    """Return the fields that tell a run from every other."""
+    of_config = {field: getattr(config, field) for field in ("backbone", "preset", "seed")}
+    return {"method": "scda", **of_config, **fields}
+
+
+def inputs_of(lists: Lists, features: dict[Path, NDArray[np.float32]]) -> Inputs:
+    """Return the features of the lists' images, in the lists' order, without the truth."""
+    source, target = (
+        torch.from_numpy(np.stack([features[path] for path in paths]))
+        for paths in (lists.source, lists.target)
+    )
+    return Inputs(Labelled(source, torch.tensor(lists.labels)), target)

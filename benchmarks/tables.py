@@ -1,0 +1,212 @@
+"""Markdown tables of records: a task's mean over seeds first, then the mean over tasks."""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import mean, stdev
+
+from published import PUBLISHED, PUBLISHED_K, Published
+from results import Record
+
+Group = dict[str, list[Record]]
+
+_PER_TASK = {
+    "os": "OS",
+    "os_star": "OS*",
+    "unk_pooled": "UNK",
+    "unk_macro": "UNK macro",
+    "hos": "HOS",
+    "hos_before": "HOS before the loop",
+    "auroc": "AUROC",
+    "accuracy": "accuracy",
+    "nmi_implicit": "NMI",
+    "ari_implicit": "ARI",
+    "acc_joint": "acc_joint",
+    "acc_novel": "acc_novel",
+    "h3_oracle": "H³ oracle",
+    "h3_model": "H³ model",
+    "k_star": "k*",
+    "k_abs": "\\|k*-k\\|",
+    "correspondence_1": "corr. 1",
+    "correspondence_3": "corr. 3",
+    "correspondence_5": "corr. 5",
+    "seconds": "seconds",
+}
+_ABLATION = ("os", "os_star", "unk_pooled", "hos", "auroc", "nmi_implicit", "acc_novel", "k_star")
+_STRESS = {
+    "os_star": "OS*",
+    "unk_pooled": "UNK",
+    "hos": "HOS",
+    "accuracy": "accuracy",
+    "known_share": "staying known",
+    "k_star": "k*",
+    "k_true": "true k",
+    "auroc": "AUROC",
+}
+_PUBLISHED = ("os", "os_star", "unk_pooled", "hos", "k_star")
+
+
+def main_tables(records: Sequence[Record]) -> str:
+    """Return the tables of the main study."""
+    parts = [
+        "## Per task, mean ± deviation over seeds",
+        per_task(records),
+        "## Beside published figures, means over tasks",
+        beside_published(records),
+        k_errors(records),
+        "## OS per round, 0 is pre-training",
+        per_round(records, "os_per_round"),
+        "## HOS per round",
+        per_round(records, "hos_per_round"),
+        "## k* per round",
+        per_round(records, "k_per_round"),
+    ]
+    return "\n\n".join(parts)
+
+
+def ablation_table(records: Sequence[Record]) -> str:
+    """Return one row per variant: means over tasks, and what it costs in HOS."""
+    rows = []
+    variants = grouped(records, "variant")
+    full = next(iter(variants.values()))
+    for variant, members in variants.items():
+        figures = [with_deviation(members, field) for field in _ABLATION]
+        difference = over_tasks(members, "hos") - over_tasks(full, "hos")
+        rows.append([variant, *figures, plain(over_tasks(members, "k_abs")), f"{difference:+.1f}"])
+    header = ["variant", *(_PER_TASK[field] for field in _ABLATION)]
+    return markdown([*header, "mean \\|k*-k\\|", f"HOS against {next(iter(variants))}"], rows)
+
+
+def k_table(records: Sequence[Record]) -> str:
+    """Return how far each estimator of k is from the truth, beside the paper's table."""
+    tasks = list(grouped(records, "task"))
+    rows = []
+    for variant, members in grouped(records, "variant").items():
+        of_task = grouped(members, "task")
+        cells = [
+            plain(average(of_task[task], "k_star")) if task in of_task else "" for task in tasks
+        ]
+        signed, absolute = signed_error(members), over_tasks(members, "k_abs")
+        paper = PUBLISHED_K.get(variant)
+        mean_k = plain(over_tasks(members, "k_star"))
+        rows.append([variant, *cells, mean_k, plain(signed), plain(absolute), plain(paper)])
+    header = ["estimator", *tasks, "mean k", "\\|mean k - true\\|", "mean \\|k - true\\|"]
+    return markdown([*header, "paper's mean k (ResNet-50 fine-tuned, its own split)"], rows)
+
+
+def stress_table(records: Sequence[Record]) -> str:
+    """Return one row per case and mode, means over tasks and seeds."""
+    rows = []
+    for variant, members in grouped(records, "variant").items():
+        case, mode = variant.rsplit("/", 1)
+        figures = [plain(over_tasks(members, field)) for field in _STRESS]
+        rows.append([case, mode, *figures, statuses(members)])
+    return markdown(["case", "novel", *_STRESS.values(), "status"], rows)
+
+
+def per_task(records: Sequence[Record]) -> str:
+    """Return one row per task and the mean over tasks."""
+    tasks = grouped(records, "task")
+    rows = [
+        [task, *(spread([record[field] for record in members]) for field in _PER_TASK)]
+        for task, members in tasks.items()
+    ]
+    means = [with_deviation(records, field) for field in _PER_TASK]
+    rows.append([f"**mean of {len(tasks)}**", *means])
+    return markdown(["task", *_PER_TASK.values()], rows)
+
+
+def beside_published(records: Sequence[Record]) -> str:
+    """Return our means above the published ones, each with its backbone and split."""
+    first = records[0]
+    ours = [with_deviation(records, field) for field in _PUBLISHED]
+    tasks = len(grouped(records, "task"))
+    split = f"{first['protocol']}" + ("" if tasks == 6 else f", {tasks} of 6 tasks")
+    method = f"ours, preset {first['preset']}"
+    rows = [[method, f"{first['backbone']}, frozen", split, *ours]]
+    rows += [[row.method, row.backbone, row.split, *_cells(row)] for row in PUBLISHED]
+    return markdown(["method", "backbone", "split", *(_PER_TASK[f] for f in _PUBLISHED)], rows)
+
+
+def k_errors(records: Sequence[Record]) -> str:
+    """Return both errors of k* as a line; the paper's own is the first, where signs cancel."""
+    signed, absolute = signed_error(records), over_tasks(records, "k_abs")
+    return (
+        f"\\|mean k* - k\\| = {signed:.2f} (the paper: 0.9); mean \\|k* - k\\| = {absolute:.2f} "
+        "(from the paper's tasks: 0.88)"
+    )
+
+
+def per_round(records: Sequence[Record], field: str) -> str:
+    """Return a list field as one row per task, one column per round."""
+    rounds = max(len(record[field]) for record in records)
+    # A mean over tasks of what only some runs reached would compare different runs.
+    full = [record for record in records if len(record[field]) == rounds]
+    flat = [{**record, **{str(n): v for n, v in enumerate(record[field])}} for record in full]
+    columns = [str(number) for number in range(rounds)]
+    rows = [
+        [task, *(spread([record[column] for record in members]) for column in columns)]
+        for task, members in grouped(flat, "task").items()
+    ]
+    rows.append(["**mean**", *(with_deviation(flat, column) for column in columns)])
+    return markdown(["task", *columns], rows)
+
+
+def grouped(records: Sequence[Record], field: str) -> Group:
+    """Return the records by a field, in order of first appearance."""
+    groups: Group = {}
+    for record in records:
+        groups.setdefault(record[field], []).append(record)
+    return groups
+
+
+def average(records: Sequence[Record], field: str) -> float:
+    """Return the mean of a field."""
+    return float(mean(record[field] for record in records))
+
+
+def over_tasks(records: Sequence[Record], field: str) -> float:
+    """Return the mean over tasks of each task's mean over seeds."""
+    return mean(average(members, field) for members in grouped(records, "task").values())
+
+
+def with_deviation(records: Sequence[Record], field: str) -> str:
+    """Return the mean over tasks ± the deviation over seeds of a seed's mean over tasks."""
+    tasks = len(grouped(records, "task"))
+    seeds = grouped(records, "seed").values()
+    per_seed = [average(members, field) for members in seeds if len(members) == tasks]
+    return _cell(over_tasks(records, field), per_seed)
+
+
+def signed_error(records: Sequence[Record]) -> float:
+    """Return |mean k* - k|: over and under cancel."""
+    return abs(over_tasks(records, "k_signed"))
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return the mean ± the sample deviation; one value has none."""
+    return _cell(mean(values), values)
+
+
+def statuses(records: Sequence[Record]) -> str:
+    """Return every status with the number of runs that ended with it, most frequent first."""
+    counts = Counter(head for record in records for head in record["status"])
+    return ", ".join(f"{head} {count}" for head, count in counts.most_common())
+
+
+def plain(value: float | None) -> str:
+    """Return a number with one place, or nothing."""
+    return "" if value is None else f"{value:.1f}"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(row: Published) -> list[str]:
+    return [plain(getattr(row, field)) for field in _PUBLISHED]
+
+
+def _cell(value: float, values: Sequence[float]) -> str:
+    return f"{value:.1f} ± {stdev(values):.1f}" if len(values) > 1 else f"{value:.1f}"

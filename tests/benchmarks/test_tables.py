@@ -1,0 +1,108 @@
+from typing import Any
+
+import pytest
+
+import tables
+
+
+def record(task: str, seed: int, **fields: Any) -> dict[str, Any]:
+    return {"task": task, "seed": seed, **fields}
+
+
+# Task means 91 and 80; the seeds' means over tasks 86 and 85 (A-W, D-W) → deviation 0.7.
+RECORDS = [
+    record("A-W", 0, os=92.0, k_star=8, k_signed=-3, k_abs=3),
+    record("D-W", 0, os=80.0, k_star=13, k_signed=2, k_abs=2),
+    record("A-W", 1, os=90.0, k_star=10, k_signed=-1, k_abs=1),
+    record("D-W", 1, os=80.0, k_star=11, k_signed=0, k_abs=0),
+]
+
+
+def test_the_mean_is_over_tasks_of_means_over_seeds() -> None:
+    assert tables.over_tasks(RECORDS, "os") == 85.5
+    # Without D-W's second seed the task still weighs one half.
+    assert tables.over_tasks(RECORDS[:3], "os") == 85.5
+
+
+def test_the_deviation_is_that_of_the_seeds_means() -> None:
+    assert tables.with_deviation(RECORDS, "os") == "85.5 ± 0.7"
+    assert tables.with_deviation(RECORDS[:2], "os") == "86.0"  # one seed has none
+
+
+def test_a_seed_without_all_tasks_has_no_part_in_the_deviation() -> None:
+    assert tables.with_deviation(RECORDS[:3], "os") == "85.5"
+
+
+def test_spread_is_the_sample_deviation() -> None:
+    assert tables.spread([92, 90, 91]) == "91.0 ± 1.0"
+
+
+def test_errors_of_k_may_cancel_in_the_papers_and_not_in_ours() -> None:
+    assert tables.signed_error(RECORDS) == 0.5  # mean k* 10.5
+    assert tables.over_tasks(RECORDS, "k_abs") == 1.5
+    assert "\\|mean k* - k\\| = 0.50" in tables.k_errors(RECORDS)
+    assert "mean \\|k* - k\\| = 1.50" in tables.k_errors(RECORDS)
+
+
+def test_rounds_become_columns() -> None:
+    rounds = [
+        record("A-W", 0, os_per_round=[80.0, 90.0]),
+        record("A-W", 1, os_per_round=[82.0, 90.0]),
+        record("D-W", 0, os_per_round=[90.0, 94.0]),
+        record("D-W", 1, os_per_round=[90.0, 94.0]),
+    ]
+    lines = tables.per_round(rounds, "os_per_round").splitlines()
+    assert lines[0] == "| task | 0 | 1 |"
+    assert lines[2] == "| A-W | 81.0 ± 1.4 | 90.0 ± 0.0 |"
+    assert lines[4] == "| **mean** | 85.5 ± 0.7 | 92.0 ± 0.0 |"
+
+
+def test_estimators_stand_beside_the_paper() -> None:
+    rows = [{**each, "variant": "dtc"} for each in RECORDS]
+    lines = tables.k_table(rows).splitlines()
+    assert lines[0].startswith("| estimator | A-W | D-W | mean k |")
+    assert lines[2] == "| dtc | 9.0 | 12.0 | 10.5 | 0.5 | 1.5 | 6.8 |"
+
+
+def test_statuses_are_counted_most_frequent_first() -> None:
+    runs = [{"status": status} for status in (["ok"], ["collapsed", "unstable k"], ["collapsed"])]
+    assert tables.statuses(runs) == "collapsed 2, ok 1, unstable k 1"
+
+
+def test_a_stress_row_is_a_case_and_a_mode() -> None:
+    shares = dict.fromkeys(("os_star", "unk_pooled", "hos", "accuracy", "known_share"), 50.0)
+    row = record("A-W", 0, **shares, k_star=0, k_true=0, auroc=0.0, status=["nothing new found"])
+    last = tables.stress_table([{**row, "variant": "none/auto"}]).splitlines()[-1]
+    assert last.startswith("| none | auto | 50.0 | ")
+    assert last.endswith(" | 0.0 | 0.0 | 0.0 | nothing new found 1 |")
+
+
+def test_an_ablation_is_held_to_the_first_row() -> None:
+    names = "os os_star unk_pooled hos auroc nmi_implicit acc_novel k_star k_abs"
+    full = dict.fromkeys(names.split(), 90.0)
+    rows = [
+        record("A-W", 0, **full, variant="as it is"),
+        record("A-W", 0, **{**full, "hos": 87.5}, variant="k=1"),
+    ]
+    lines = tables.ablation_table(rows).splitlines()
+    assert lines[0].endswith("| HOS against as it is |")
+    assert lines[2].endswith("| +0.0 |")
+    assert lines[3].endswith("| -2.5 |")
+
+
+@pytest.mark.parametrize(("value", "text"), [(None, ""), (10.06, "10.1")])
+def test_what_is_not_published_stays_empty(value: float | None, text: str) -> None:
+    assert tables.plain(value) == text
+
+
+def test_published_rows_name_their_backbone_and_split() -> None:
+    ours = [
+        record("A-W", 0, protocol="P1", preset="robust", backbone="net")
+        | dict.fromkeys(("os", "os_star", "unk_pooled", "hos", "k_star"), 90.0)
+    ]
+    lines = tables.beside_published(ours).splitlines()
+    assert lines[2].startswith("| ours, preset robust | net, frozen | P1, 1 of 6 tasks | 90.0 |")
+    cells = lines[3].split(" | ")
+    assert cells[0] == "| SCDA (the paper)"
+    assert cells[1] == "ResNet-50, fine-tuned"
+    assert cells[3:5] == ["95.8", "96.8"]
