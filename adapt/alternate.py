@@ -2,17 +2,20 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 from torch import Generator, Tensor, nn
 
-from scda.adapt import checkpoint, novelty
+from scda.adapt import checkpoint, novelty, trust
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import Discovery, aligned, discover
+from scda.adapt.discover import Discovery, aligned, discover, divide
 from scda.adapt.kmeans import Points
+from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.train import (
     Labelled,
     Networks,
@@ -76,7 +79,6 @@ def adapt(
     num_known = int(source.labels.max()) + 1
     head = FeatureHead(target.shape[1], config.head_widths)
     run = _Run(target, num_known, config, generator, checkpoints, on_step, on_stage)
-
     state = checkpoint.load(checkpoints, head, generator) if checkpoints else None
     if state is not None:
         on_resume(state.round)
@@ -88,15 +90,16 @@ def adapt(
 
     for round_number in range(state.round + 1, config.iterations + 1):
         run.begin()
-        found = _discover(state, target, num_known, config)
+        found = _discover(state, run)
         networks = Networks(head, nn.Linear(head.width, num_known + found.k_star))
         pseudo = pseudo_labelled(target, found, num_known)
         retrain(networks, source, target, pseudo, config, generator, run.step)
-        if round_number == 1 and not found.k_star and config.novel == "auto":
-            found.notes.append(_verdict(networks, target))
+        if round_number == 1 and config.novel == "auto" and not (found.k_star or config.k):
+            logits = infer(networks, target)[0].numpy()
+            found = novelty.judged(found, logits, target.numpy(), run.graph, num_known)
         state = run.end(round_number, networks, found)
-    notes = state.discovery.notes if state.discovery else []
-    return Adapted(state.networks, state.discovery, notes)
+    _reject_more(state.networks.classifier, num_known, config.rejection)
+    return Adapted(state.networks, state.discovery, _notes(state, source, run))
 
 
 def pseudo_labelled(target: Tensor, discovery: Discovery, num_known: int) -> Labelled:
@@ -107,16 +110,50 @@ def pseudo_labelled(target: Tensor, discovery: Discovery, num_known: int) -> Lab
     return Labelled(target[torch.from_numpy(rows)], torch.from_numpy(labels))
 
 
-def _discover(
-    state: checkpoint.State, target: Tensor, num_known: int, config: TrainConfig
-) -> Discovery:
+@torch.no_grad()
+def _reject_more(classifier: nn.Module, num_known: int, nats: float) -> None:
+    """Add to the logits of everything new; after the last checkpoint, so that it counts once."""
+    assert isinstance(classifier, nn.Linear)
+    classifier.bias[num_known:] += nats
+
+
+def _notes(state: checkpoint.State, source: Labelled, run: "_Run") -> list[str]:
+    found = state.discovery
+    warnings = trust.warnings(
+        source=source.features.numpy(),
+        source_labels=source.labels.numpy(),
+        target=run.target.numpy(),
+        predicted=infer(state.networks, run.target)[0].argmax(dim=1).numpy(),
+        num_known=run.num_known,
+        discovery=found,
+    )
+    of_discovery = [note for note in (found.verdict, *found.notes) if note] if found else []
+    return of_discovery + warnings
+
+
+def _discover(state: checkpoint.State, run: "_Run") -> Discovery:
     """Algorithm 1 for the state of the last stage, or the closed round of choice 22b."""
-    logits, features = (tensor.numpy() for tensor in infer(state.networks, target))
-    if not _anything_new(state, logits, num_known, config):
-        notes = state.discovery.notes if state.discovery else []
-        return novelty.closed(logits, num_known, notes)
-    found = discover(logits, features, target.numpy(), num_known=num_known, config=config)
-    return aligned(found, state.discovery)
+    logits, features = (tensor.numpy() for tensor in infer(state.networks, run.target))
+    before, backbone, num_known = state.discovery, run.target.numpy(), run.num_known
+    if not _anything_new(state, logits, num_known, run.config):
+        called_new = np.flatnonzero(_spread(logits, run).argmax(axis=1) >= num_known)
+        suspects = before.suspects if before else called_new
+        return novelty.closed(_spread(logits[:, :num_known], run), before, suspects)
+    if before and len(before.suspects):
+        candidates = novelty.among_suspects(before, _spread(logits, run))
+        found = divide(candidates, features, backbone, num_known=num_known, config=run.config)
+    else:
+        found = discover(
+            _spread(logits, run), features, backbone, num_known=num_known, config=run.config
+        )
+    if before:
+        found = replace(found, verdict=before.verdict, k_path=before.k_path)
+    return aligned(replace(found, k_path=(*found.k_path, found.k_star)), before)
+
+
+def _spread(logits: Points, run: "_Run") -> Points:
+    reach = run.config.propagation
+    return propagated(logits, run.graph, reach) if reach else logits
 
 
 def _anything_new(
@@ -125,13 +162,8 @@ def _anything_new(
     if config.k or config.novel != "auto":  # who gives their number says that there are some
         return config.novel != "no"
     if state.discovery is not None:  # decided in the first round
-        return state.discovery.k_star > 0
+        return state.discovery.k_star > 0 or len(state.discovery.suspects) > 0
     return bool((logits.argmax(axis=1) >= num_known).mean() > novelty.SURE_SHARE)
-
-
-def _verdict(networks: Networks, target: Tensor) -> str:
-    labels = infer(networks, target)[0].argmax(dim=1).numpy()
-    return novelty.verdict(novelty.disagreement(labels, target.numpy()))
 
 
 @dataclass
@@ -145,6 +177,10 @@ class _Run:
     checkpoints: Path | None
     on_step: OnStep
     on_stage: OnStage
+
+    @cached_property
+    def graph(self) -> csr_array:
+        return neighbourhood(self.target.numpy())
 
     def begin(self) -> None:
         self._losses: dict[str, float] = {}

@@ -110,17 +110,31 @@ def _discovery_fields(discovery: Discovery | None) -> dict[str, Any] | None:
         "known_labels": torch.from_numpy(candidates.known_labels),
         "implicit": torch.from_numpy(candidates.implicit),
         "implicit_labels": torch.from_numpy(discovery.implicit_labels),
+        "suspects": torch.from_numpy(discovery.suspects),
         "notes": json.dumps(discovery.notes),
+        "verdict": discovery.verdict,
+        "k_scda": discovery.k_scda,
+        "k_graph": discovery.k_graph,
+        "k_path": discovery.k_path,
     }
 
 
 def _discovery(fields: dict[str, Any] | None) -> Discovery | None:
     if fields is None:
         return None
-    known, known_labels, implicit, implicit_labels = (
+    known, known_labels, implicit, implicit_labels, suspects = (
         np.asarray(fields[name].numpy())
-        for name in ("known", "known_labels", "implicit", "implicit_labels")
+        for name in ("known", "known_labels", "implicit", "implicit_labels", "suspects")
     )
-    candidates = Candidates(known, known_labels, implicit)
-    notes = json.loads(fields["notes"])
-    return Discovery(fields["k_star"], candidates, implicit_labels, None, notes)
+    return Discovery(
+        fields["k_star"],
+        Candidates(known, known_labels, implicit),
+        implicit_labels,
+        None,
+        json.loads(fields["notes"]),
+        verdict=fields["verdict"],
+        suspects=suspects,
+        k_scda=fields["k_scda"],
+        k_graph=fields["k_graph"],
+        k_path=tuple(fields["k_path"]),
+    )

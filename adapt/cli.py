@@ -53,8 +53,14 @@ def train(
     novel: Annotated[
         str | None, typer.Option(help="Are there new classes: auto, yes or no.")
     ] = None,
+    k_method: Annotated[
+        str | None, typer.Option(help="How new classes are counted: both (default), scda or graph.")
+    ] = None,
     k_max: Annotated[int | None, typer.Option(help="Most new classes looked for.")] = None,
     k: Annotated[int | None, typer.Option(help="Fixes the number of new classes.")] = None,
+    rejection: Annotated[
+        float | None, typer.Option(help="Above 0 calls more images new, below 0 fewer; in nats.")
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     image_size: Annotated[int | None, typer.Option(help="Pixels; 0: the backbone's own.")] = None,
@@ -85,8 +91,10 @@ def train(
         "weights": str(weights) if weights else None,
         "iterations": iterations,
         "novel": novel,
+        "k_method": k_method,
         "k_max": k_max,
         "k": k,
+        "rejection": rejection,
         "batch_size": batch_size,
         "lr": lr,
         "image_size": image_size,

@@ -9,6 +9,7 @@ from typing import Any
 
 from scda.models.errors import UsageError
 
+_SEEN_PER_CLASS = 640  # source images; right for 2, 10 and 25 classes (benchmarks/README.md)
 _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
 
 CHOICES = {
@@ -16,10 +17,11 @@ CHOICES = {
     "confusion_rows": ("present", "all"),
     "implicit_share": ("all", "half"),
     "assignment": ("separate", "joint"),
-    "cluster_space": ("both", "features"),
+    "cluster_space": ("backbone", "both", "features"),
     "batchnorm": ("running", "target"),
     "sampling": ("balanced", "shuffled"),
     "novel": ("auto", "yes", "no"),
+    "k_method": ("both", "scda", "graph"),
     "device": ("auto", "cpu", "cuda"),
 }
 
@@ -45,7 +47,8 @@ class TrainConfig:
     sampling: str = "balanced"  # source and pseudo-labels: each class as often, or as it comes
     batchnorm: str = "running"  # statistics for inference: of training, or the target's, choice 21
     # pre-training, Eq. 1-6
-    pretrain_steps: int = 200  # the largest single lever: longer training loses the boundary
+    # The largest single lever, longer training loses the boundary: 0 grows with the known classes.
+    pretrain_steps: int = 0
     adversary: str = "sample"  # the form of L_adv, choice 1
     temperature: float = 1.0  # of the class correlation, choice 5
     confusion_rows: str = "present"  # which rows of the correlation count, choice 6
@@ -54,11 +57,14 @@ class TrainConfig:
     round_steps: int = 150  # retraining steps per round; 0 is one pass over the target
     # discovery, Algorithm 1
     novel: str = "auto"  # are there new classes at all, choice 22b
+    k_method: str = "both"  # Algorithm 1's k*, that of the neighbourhood graph, or their mean
     k_max: int = 40
+    rejection: float = 0.0  # nats added to discovered classes at the end: more rejects more
     k: int = 0  # fixes k*; 0 estimates it
     implicit_share: str = "all"  # how much of the images predicted new are clustered, choice 8
     assignment: str = "separate"  # pseudo-labels: k-means on T_im alone, or the sweep's, choice 14
-    cluster_space: str = "both"  # F's features with or without the backbone's, choice 16b
+    propagation: float = 0.98  # how far predictions spread over neighbours first; 0 is off
+    cluster_space: str = "backbone"  # its features, F's, or both, choice 16b
     pca: int = 64  # dimensions; 0 is off
     restarts: int = 4  # of k-means, choice 15
     # the machine
@@ -72,7 +78,7 @@ class TrainConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError(f"{name} is {getattr(self, name)!r}, want {' or '.join(allowed)}")
-        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 1, "iterations": 0}
+        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 0, "iterations": 0}
         least |= {"k": 0, "pca": 0, "round_steps": 0, "image_size": 0, "workers": 0, "seed": 0}
         for name, lowest in least.items():
             if getattr(self, name) < lowest:
@@ -84,13 +90,20 @@ class TrainConfig:
         # `not (...)`: a TOML file may say nan, which is neither more nor less than anything.
         if not 0 < self.lr < 1:
             raise UsageError(f"lr is {self.lr}, want a number between 0 and 1")
-        for name in ("momentum", "weight_decay"):
+        for name in ("momentum", "weight_decay", "propagation"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, want 0 or more, less than 1")
+        if not math.isfinite(self.rejection):
+            raise UsageError(f"rejection is {self.rejection}, want a finite number")
         if not 0 < self.temperature < math.inf:
             raise UsageError(f"temperature is {self.temperature}, want more than 0")
         if not self.head_widths or min(self.head_widths) < 1:
             raise UsageError(f"head_widths is {self.head_widths}, want one width or more")
+
+    def pretrain_length(self, num_known: int) -> int:
+        """Return the number of pre-training steps: each known class is seen 640 times in it."""
+        seen = _SEEN_PER_CLASS * num_known
+        return self.pretrain_steps or math.ceil(seen / self.batch_size)
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -103,10 +116,12 @@ PRESETS: dict[str, dict[str, Any]] = {
         "pretrain_steps": 1000,
         "adversary": "matrix",
         "confusion_rows": "all",
+        "k_method": "scda",
         "iterations": 400,
         "round_steps": 0,
         "novel": "yes",
         "implicit_share": "half",
+        "propagation": 0.0,
         "cluster_space": "features",
         "restarts": 3,
     },

@@ -3,27 +3,27 @@
 Functions over arrays: K known classes, logits (N, C) with C > K, features (N, D).
 """
 
-import logging
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from kneed import KneeLocator
-from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.kmeans import Clustering, Points, cluster, clusterings, seedings
-from scda.adapt.ksweep import search
+from scda.adapt.count import Curve, estimate, k_hat
+from scda.adapt.kmeans import Clustering, Points, cluster
+from scda.adapt.louvain import communities
+from scda.models.index import Ids
 
-log = logging.getLogger(__name__)
-
-Ids = NDArray[np.int64]
 _FINAL_EXTRA_RESTARTS = 1
+
+
+def nobody() -> Ids:
+    """Return no row at all."""
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,6 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """What the sweep over k found; k counts all clusters, known ones included."""
-
-    k: list[int]  # those tried, rising: all of a short range, see ksweep
-    sse: list[float]  # of T_kn and T_im, best restart, in squared feature units
-    accuracy: list[float]  # CA of T_kn, best restart, 0 to 1
-    k_accuracy: int
-    k_accuracy_spread: list[int]  # the same for each restart alone, among the k tried
-    k_elbow: int
-
-
-@dataclass(frozen=True)
 class Discovery:
     """The result of Algorithm 1 for one round."""
 
@@ -55,7 +43,13 @@ class Discovery:
     candidates: Candidates
     implicit_labels: Ids  # (len(candidates.implicit),), 0 to k* - 1
     curve: Curve | None  # None where k* was given
-    notes: list[str]  # what the user should know
+    notes: list[str]  # what the user should know of this round
+    verdict: str = ""  # what the closed round said, in all rounds after it
+    # Of a closed round: rows of the target to look for new classes among.
+    suspects: Ids = field(default_factory=nobody)
+    k_scda: int | None = None  # k* by Algorithm 1; None where k* was given
+    k_graph: int | None = None  # k* by the graph, the same
+    k_path: tuple[int, ...] = ()  # k* of every round so far, this one's last
 
 
 def discover(
@@ -72,29 +66,58 @@ def discover(
 
     Source: SCDA, Algorithm 1, Eq. 7 and 8.
     """
-    notes: list[str] = []
     candidates = select(logits, num_known=num_known, implicit_share=config.implicit_share)
+    notes: list[str] = []
     if not len(candidates.implicit):
         candidates = _least_certain(candidates, logits)
-        if not len(candidates.implicit):
-            return Discovery(0, candidates, candidates.implicit, None, ["no image was called new"])
         notes.append("k unsure: no image was called new; the tenth of highest entropy stood in")
+    if not len(candidates.implicit):
+        return Discovery(0, candidates, nobody(), None, ["no image was called new"])
+    found = divide(candidates, features, backbone, num_known=num_known, config=config)
+    return replace(found, notes=notes + found.notes)
+
+
+def divide(
+    candidates: Candidates,
+    features: Points,
+    backbone: Points,
+    *,
+    num_known: int,
+    config: TrainConfig,
+) -> Discovery:
+    """Return how many classes T_im holds, one or more, and which image belongs to which.
+
+    Args:
+        candidates: T_kn and T_im, which is not empty.
+        features: (N, D) of the whole target, F's output.
+        backbone: (N, D_backbone), the frozen backbone's output.
+        num_known: K.
+        config: Of the run.
+
+    Source: SCDA, Algorithm 1, lines 3 to 9.
+    """
+    notes: list[str] = []
     points = cluster_space(features, backbone, candidates, config)
     split = len(candidates.known)
-    if config.k:
-        curve, k_star = None, min(config.k, len(candidates.implicit))
-    else:
+    curve, k_scda, k_graph = None, None, None
+    k_star = min(config.k, len(candidates.implicit))
+    if not config.k:
         curve = estimate(points, candidates.known_labels, num_known=num_known, config=config)
-        k_star = _k_star(curve, num_known, len(candidates.implicit), config, notes)
+        k_scda = max(1, k_hat(curve) - num_known)
+        k_graph = communities(points, candidates.known_labels, seed=config.seed)
+        votes = {"scda": k_scda, "graph": k_graph, "both": math.ceil((k_scda + k_graph) / 2)}
+        k_star = _bounded(votes[config.k_method], len(candidates.implicit), config, notes)
     labels = (
         _joint(points, candidates.known_labels, num_known + k_star, num_known, config)
         if config.assignment == "joint" and num_known + k_star <= len(points)
         else _separate(points[split:], k_star, config).labels
     )
     _, labels = np.unique(labels, return_inverse=True)  # an empty cluster is no class
-    if labels.max() + 1 < config.k:
-        notes.append(f"fewer than asked for: {labels.max() + 1} classes, not --k {config.k}")
-    return Discovery(int(labels.max()) + 1, candidates, labels.astype(np.int64), curve, notes)
+    k_star = int(labels.max()) + 1
+    if k_star < config.k:
+        notes.append(f"fewer than asked for: {k_star} classes, not --k {config.k}")
+    labels = labels.astype(np.int64)
+    return Discovery(k_star, candidates, labels, curve, notes, k_scda=k_scda, k_graph=k_graph)
 
 
 def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates:
@@ -110,17 +133,22 @@ def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates
     Source: SCDA, "High-confident target candidates", Eq. 7.
     """
     predicted, entropies = logits.argmax(axis=1), entropy(logits)
-    halves = {}
-    for label in range(logits.shape[1]):
-        members = np.flatnonzero(predicted == label)
-        order = members[np.argsort(entropies[members], kind="stable")]
-        halves[label] = order[: math.ceil(len(members) / 2)]
+    halves = [
+        lower_half(np.flatnonzero(predicted == label), entropies)
+        for label in range(logits.shape[1])
+    ]
     known = np.sort(np.concatenate([halves[label] for label in range(num_known)]))
     new = [halves[label] for label in range(num_known, logits.shape[1])]
-    implicit = np.concatenate([*new, np.empty(0, np.int64)])
+    implicit = np.concatenate([*new, nobody()])
     if implicit_share == "all":
         implicit = np.flatnonzero(predicted >= num_known)
     return Candidates(known, predicted[known], np.sort(implicit).astype(np.int64))
+
+
+def lower_half(members: Ids, entropies: Points) -> Ids:
+    """Return the half of the rows with the lowest entropy, at least one of each."""
+    order = members[np.argsort(entropies[members], kind="stable")]
+    return order[: math.ceil(len(members) / 2)]
 
 
 def entropy(logits: Points) -> Points:
@@ -137,85 +165,20 @@ def cluster_space(
 ) -> Points:
     """Return what is clustered, (len(known) + len(implicit), D'): T_kn first, then T_im.
 
-    `both` puts F's features and the backbone's side by side, each of length 1, centred, and
-    scaled to the same mean square: F alone has already pulled the new classes together.
+    `features` are F's, which has already pulled the new classes together; `backbone` the ones
+    before it; `both` puts them side by side. The backbone's, and both, are of length 1, centred,
+    and scaled to the same mean square.
     """
     rows = np.concatenate([candidates.known, candidates.implicit])
     points = features[rows].astype(np.float32)
     if config.cluster_space == "both":
         points = np.hstack([_balanced(points), _balanced(backbone[rows])])
+    if config.cluster_space == "backbone":
+        points = _balanced(backbone[rows])
     dimensions = min(config.pca, points.shape[1], len(points) - 1)
     if dimensions and np.ptp(points, axis=0).any():
         points = PCA(dimensions, random_state=config.seed).fit_transform(points)
     return np.ascontiguousarray(points, np.float32)
-
-
-def estimate(points: Points, known_labels: Ids, *, num_known: int, config: TrainConfig) -> Curve:
-    """Return the curves over k and the k each criterion picks.
-
-    Args:
-        points: (N, D), T_kn first.
-        known_labels: (n,) pseudo-labels of T_kn.
-        num_known: K.
-        config: Of the run.
-
-    Source: SCDA, Algorithm 1 lines 3 to 7, Eq. 8.
-    """
-    most = min(num_known + config.k_max, len(np.unique(points, axis=0)) // 2)
-    counts = list(range(num_known + 1, max(most, num_known + 1) + 1))
-    counts = [count for count in counts if count <= len(points)] or [len(points)]
-    seeds = seedings(points, counts, restarts=config.restarts, seed=config.seed)
-
-    def score(count: int) -> _Scores:
-        runs = clusterings(points, seeds, count)
-        of_known = [run.labels[: len(known_labels)] for run in runs]
-        accuracy = [clustering_accuracy(labels, known_labels) for labels in of_known]
-        return _Scores([run.sse for run in runs], accuracy)
-
-    def picks(tried: dict[int, _Scores]) -> list[int]:
-        curve = _curve(tried)
-        return [curve.k_accuracy, curve.k_elbow]
-
-    return _curve(search(counts, score, picks))
-
-
-def clustering_accuracy(clusters: Ids, labels: Ids) -> float:
-    """Return the share of images whose cluster stands for their label, 0 to 1.
-
-    Clusters and labels are matched one to one, so that the most images agree; clusters left over
-    count as wrong.
-
-    Source: SCDA, Eq. 8; Kuhn 1955.
-    """
-    if not len(labels):
-        return 0.0
-    table = contingency(clusters, labels)
-    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(labels))
-
-
-def contingency(rows: Ids, columns: Ids) -> Ids:
-    """Return how many images have each pair of labels, (max(rows) + 1, max(columns) + 1)."""
-    table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
-    np.add.at(table, (rows, columns), 1)
-    return table
-
-
-def elbow(counts: Sequence[int], sse: Sequence[float]) -> int:
-    """Return the k at the bend of the SSE curve: the maximum of Kneedle's difference curve.
-
-    kneed's own knee is the first local maximum, which is far too low for many classes. With three
-    points or fewer, or a flat curve, there is no bend: the middle k, and a line in the log.
-
-    Source: Satopaa et al. 2011, "Finding a Kneedle in a Haystack" (choice 12).
-    """
-    middle = counts[len(counts) // 2]
-    if len(counts) <= 3 or not sse[0] > sse[-1]:
-        log.warning(
-            "no bend in the SSE curve over %d values of k: took k = %d", len(counts), middle
-        )
-        return middle
-    locator = KneeLocator(counts, sse, curve="convex", direction="decreasing")
-    return int(counts[int(np.argmax(locator.y_difference))])
 
 
 def aligned(new: Discovery, old: Discovery | None) -> Discovery:
@@ -238,41 +201,13 @@ def aligned(new: Discovery, old: Discovery | None) -> Discovery:
     return replace(new, implicit_labels=position[new.implicit_labels].astype(np.int64))
 
 
-@dataclass(frozen=True)
-class _Scores:
-    """What one k gave, restart by restart."""
-
-    sse: list[float]
-    accuracy: list[float]
-
-
-def _curve(tried: dict[int, _Scores]) -> Curve:
-    counts = list(tried)
-    best = [int(np.argmin(scores.sse)) for scores in tried.values()]
-    sse = [scores.sse[run] for scores, run in zip(tried.values(), best, strict=True)]
-    accuracy = [scores.accuracy[run] for scores, run in zip(tried.values(), best, strict=True)]
-    of_restarts = np.array([scores.accuracy for scores in tried.values()])  # (k, restarts)
-    return Curve(
-        k=counts,
-        sse=sse,
-        accuracy=accuracy,
-        # Ties go to the smallest k: on compact T_kn the accuracy stays at its maximum for long.
-        k_accuracy=counts[int(np.argmax(accuracy))],
-        k_accuracy_spread=[counts[int(row)] for row in of_restarts.argmax(axis=0)],
-        k_elbow=elbow(counts, sse),
-    )
-
-
 def _least_certain(candidates: Candidates, logits: Points) -> Candidates:
     tenth = np.argsort(-entropy(logits), kind="stable")[: len(logits) // 10]
     kept = ~np.isin(candidates.known, tenth)
     return Candidates(candidates.known[kept], candidates.known_labels[kept], np.sort(tenth))
 
 
-def _k_star(
-    curve: Curve, num_known: int, num_implicit: int, config: TrainConfig, notes: list[str]
-) -> int:
-    wanted = math.ceil((curve.k_accuracy + curve.k_elbow) / 2) - num_known
+def _bounded(wanted: int, num_implicit: int, config: TrainConfig, notes: list[str]) -> int:
     k_star = max(1, min(wanted, config.k_max, num_implicit))
     if k_star == config.k_max:
         notes.append(f"k at its bound: k* = k_max = {config.k_max}; try a larger --k-max")

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 from scda.adapt.alternate import Adapted
 from scda.adapt.data import Images
-from scda.adapt.discover import Discovery, Ids
+from scda.adapt.discover import Discovery
 from scda.adapt.kmeans import Points
 from scda.adapt.train import Labelled, Networks, infer
 from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
 from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
-from scda.models.index import build_index, normalised, write_index
+from scda.models.index import Ids, build_index, normalised, write_index
 from scda.models.network import PixelClassifier
 
 EXEMPLARS = 12  # images per class

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
-from scda.adapt.discover import contingency
+from scda.adapt.count import contingency
 from scda.adapt.kmeans import cluster
 from scda.models.index import Features, normalised
 

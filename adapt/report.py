@@ -45,7 +45,7 @@ def write_report(root: Path) -> Path:
         known=_sheets(run, manifest, "known"),
         notes=manifest.run.get("notes", []),
         rounds=rounds,
-        curve=_curve_svg(rounds, manifest.num_known),
+        curve=curve_svg(rounds, manifest.num_known),
         losses=_losses_svg(records),
         rejected=_rejected(run),
         max_rejected=_MAX_REJECTED,
@@ -79,13 +79,13 @@ def _rejected(run: RunFolder) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def _curve_svg(rounds: list[dict[str, Any]], num_known: int) -> str:
+def curve_svg(rounds: list[dict[str, Any]], num_known: int) -> str:
     """Draw SSE and CA over k as the last sweep found them; nothing where k* was given."""
     curves = [record["curve"] for record in rounds if record.get("curve")]
     if not curves:
         return ""
     curve, k_star = curves[-1], rounds[-1]["k_star"]
-    figure, left = _figure()
+    figure, left = new_figure()
     left.plot(curve["k"], curve["sse"], color="#2a78d6", marker=".")
     left.set_ylabel("SSE (squared feature units)", color="#2a78d6")
     left.set_xlabel("clusters k, known classes included")
@@ -101,7 +101,7 @@ def _curve_svg(rounds: list[dict[str, Any]], num_known: int) -> str:
         colour = "#16803c" if line == "-" else "#888888"
         left.axvline(k, linestyle=line, color=colour, label=f"{name} ({k})")
     figure.legend(loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _losses_svg(records: list[dict[str, Any]]) -> str:
@@ -110,7 +110,7 @@ def _losses_svg(records: list[dict[str, Any]]) -> str:
     if not intervals:
         return ""
     names = sorted({name for record in intervals for name in record["losses"]})
-    figure, axes = _figure()
+    figure, axes = new_figure()
     for name in names:
         points = [(i, r["losses"][name]) for i, r in enumerate(intervals) if name in r["losses"]]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
@@ -120,10 +120,11 @@ def _losses_svg(records: list[dict[str, Any]]) -> str:
     names_of_stages = [f"round {stage}" if stage else "pre-training" for stage in starts]
     axes.set_xticklabels(names_of_stages, fontsize=8)
     axes.legend(fontsize=8, frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
-def _figure() -> tuple[Any, Any]:
+def new_figure() -> tuple[Any, Any]:
+    """Return a matplotlib figure and its axes, in the report's size and style."""
     # The object interface: pyplot would keep state and look for a display.
     from matplotlib.figure import Figure
 
@@ -133,7 +134,8 @@ def _figure() -> tuple[Any, Any]:
     return figure, axes
 
 
-def _svg(figure: Any) -> str:
+def as_svg(figure: Any) -> str:
+    """Return the figure as an `<svg>` element."""
     import matplotlib as mpl
 
     buffer = io.StringIO()

@@ -113,7 +113,7 @@ def _adapt(run: RunFolder, data: Data, config: TrainConfig, reporter: Reporter) 
 
     if not any(run.checkpoints.glob("*.pt")):  # nothing to go on from: nothing to add to
         run.metrics.unlink(missing_ok=True)
-    reporter.begin("pre-training", config.pretrain_steps)
+    reporter.begin("pre-training", config.pretrain_length(len(data.class_names)))
     # The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
     # machine, and makes the result the same on any number of cores.
     torch.set_num_threads(1)
@@ -153,6 +153,8 @@ def _stage_record(stage: Stage) -> dict[str, Any]:
     if discovery:
         record |= {
             "k_star": discovery.k_star,
+            "k_scda": discovery.k_scda,
+            "k_graph": discovery.k_graph,
             "known_candidates": len(discovery.candidates.known),
             "implicit_candidates": len(discovery.candidates.implicit),
             "curve": discovery.curve and dataclasses.asdict(discovery.curve),

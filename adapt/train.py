@@ -76,7 +76,7 @@ def pretrain(
             ),
         }
 
-    _minimise(networks, losses, config.pretrain_steps, config, on_step)
+    _minimise(networks, losses, config.pretrain_length(num_known), config, on_step)
 
 
 def retrain(

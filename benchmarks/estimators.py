@@ -19,17 +19,12 @@ from results import Record
 from runs import Inputs, Run
 from scda.adapt.alternate import adapt
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import (
-    Curve,
-    Ids,
-    cluster_space,
-    clustering_accuracy,
-    discover,
-    estimate,
-    select,
-)
+from scda.adapt.count import Curve, clustering_accuracy, estimate
+from scda.adapt.discover import cluster_space, discover, select
 from scda.adapt.kmeans import SWEEP_STEPS, Points, sweep
+from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.train import infer
+from scda.models.index import Ids
 from studies import Request, main_runs
 
 
@@ -37,7 +32,7 @@ from studies import Request, main_runs
 class Pretrained:
     """The target after pre-training, and the setting of the run."""
 
-    logits: Points  # (N, C)
+    logits: Points  # (N, C), propagated where the preset does so
     features: Points  # (N, D)
     backbone: Points  # (N, D_backbone)
     num_known: int
@@ -78,13 +73,17 @@ def measure_k(run: Run, inputs: Inputs) -> Record:
 
 def scda(after: Pretrained) -> int:
     """Return k* of Algorithm 1: the mean of accuracy's and elbow's k."""
-    return discover(
-        after.logits,
-        after.features,
-        after.backbone,
-        num_known=after.num_known,
-        config=after.config,
-    ).k_star
+    return _discovered(after, "scda")
+
+
+def graph(after: Pretrained) -> int:
+    """Return the number of communities of T_im (`--k-method graph`)."""
+    return _discovered(after, "graph")
+
+
+def both(after: Pretrained) -> int:
+    """Return the mean of the two, as the preset `robust` does."""
+    return _discovered(after, "both")
 
 
 def elbow(after: Pretrained) -> int:
@@ -163,6 +162,8 @@ def dtc_halves(after: Pretrained) -> tuple[int, int]:
 
 ESTIMATORS: dict[str, Callable[[Pretrained], int]] = {
     "scda": scda,
+    "graph": graph,
+    "both": both,
     "elbow": elbow,
     "accuracy": accuracy,
     "silhouette": silhouette,
@@ -210,7 +211,17 @@ def constrained_kmeans(
 def _pretrained(run: Run, inputs: Inputs) -> Pretrained:
     adapted = adapt(inputs.source, inputs.target, replace(run.config, iterations=0))
     logits, features = (tensor.numpy() for tensor in infer(adapted.networks, inputs.target))
-    return Pretrained(logits, features, inputs.target.numpy(), logits.shape[1] - 1, run.config)
+    backbone, reach = inputs.target.numpy(), run.config.propagation
+    if reach:
+        logits = propagated(logits, neighbourhood(backbone), reach)
+    return Pretrained(logits, features, backbone, logits.shape[1] - 1, run.config)
+
+
+def _discovered(after: Pretrained, method: str) -> int:
+    config = replace(after.config, k_method=method)
+    known = after.num_known
+    found = discover(after.logits, after.features, after.backbone, num_known=known, config=config)
+    return found.k_star
 
 
 def _curve(after: Pretrained) -> Curve:

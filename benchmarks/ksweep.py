@@ -24,16 +24,10 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import (
-    Candidates,
-    Curve,
-    Ids,
-    cluster_space,
-    clustering_accuracy,
-    elbow,
-    estimate,
-)
+from scda.adapt.count import Curve, clustering_accuracy, elbow, estimate
+from scda.adapt.discover import Candidates, cluster_space
 from scda.adapt.kmeans import Points
+from scda.models.index import Ids
 
 RESTARTS = 4
 SEED_STEP = 100  # restart r of a sweep is seeded with seed + r: no two sweeps share one

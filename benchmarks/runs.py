@@ -21,6 +21,8 @@ from scda.adapt.metrics import Labels
 from scda.adapt.train import Labelled, Networks, infer
 from scda.models.index import Features
 
+REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # nats
+
 
 @dataclass(frozen=True)
 class Run:
@@ -104,6 +106,7 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
     return {
         **measured(scored, num_known=num_known, k_star=trained.k_rounds[-1]),
         **{name: percent(share) for name, share in shares.items()},
+        "rejection": trade_off(trained.probabilities, truth, num_known),
         "hos_before": percent(rounds[0]["hos"]),
         "os_per_round": [percent(shares["os"]) for shares in rounds],
         "hos_per_round": [percent(shares["hos"]) for shares in rounds],
@@ -111,6 +114,17 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
         "status": [note.split(":")[0] for note in trained.notes] or ["ok"],
         "seconds": round(trained.seconds, 2),
     }
+
+
+def trade_off(probabilities: Features, truth: Labels, num_known: int) -> dict[str, list[float]]:
+    """Return OS* and UNK, in percent, for every value of the option `rejection`."""
+    logits = np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))
+    is_new = np.arange(logits.shape[1]) >= num_known
+    curve = {}
+    for nats in REJECTIONS:
+        shares = metrics.open_set(truth, (logits + nats * is_new).argmax(axis=1), num_known)
+        curve[str(nats)] = [percent(shares["os_star"]), percent(shares["unk_pooled"])]
+    return curve
 
 
 def accuracy(truth: Labels, predicted: Labels, num_known: int) -> float:

@@ -53,6 +53,8 @@ def main_tables(records: Sequence[Record]) -> str:
         "## Beside published figures, means over tasks",
         beside_published(records),
         k_errors(records),
+        "## More or fewer rejections: OS* and UNK by the option `rejection`, in nats",
+        rejection_table(records),
         "## OS per round, 0 is pre-training",
         per_round(records, "os_per_round"),
         "## HOS per round",
@@ -125,6 +127,24 @@ def beside_published(records: Sequence[Record]) -> str:
     rows = [[method, f"{first['backbone']}, frozen", split, *ours]]
     rows += [[row.method, row.backbone, row.split, *_cells(row)] for row in PUBLISHED]
     return markdown(["method", "backbone", "split", *(_PER_TASK[f] for f in _PUBLISHED)], rows)
+
+
+def rejection_table(records: Sequence[Record]) -> str:
+    """Return OS* and UNK, means over tasks, one column per value of the option."""
+    rows = []
+    for place, share in enumerate(("OS*", "UNK")):
+        means = rejection_means(records, place)
+        rows.append([share, *(plain(value) for value in means.values())])
+    return markdown(["rejection", *means], rows)
+
+
+def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:
+    """Return the mean over tasks of OS* (place 0) or UNK (1) by the value of the option."""
+    flat = [
+        {"task": record["task"], **{v: pair[place] for v, pair in record["rejection"].items()}}
+        for record in records
+    ]
+    return {value: over_tasks(flat, value) for value in records[0]["rejection"]}
 
 
 def k_errors(records: Sequence[Record]) -> str:

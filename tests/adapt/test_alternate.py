@@ -11,8 +11,11 @@ from torch import Generator, Tensor, nn
 from scda.adapt import alternate, novelty
 from scda.adapt.alternate import Adapted, Stage, adapt, pseudo_labelled
 from scda.adapt.config import TrainConfig, resolve
-from scda.adapt.discover import Candidates, Discovery, contingency, discover
+from scda.adapt.count import contingency
+from scda.adapt.discover import Candidates, Discovery, discover
+from scda.adapt.kmeans import Points
 from scda.adapt.metrics import Labels, acc_novel, open_set
+from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.train import Labelled, Networks, infer, refresh_batchnorm
 from scda.models.errors import GateError
 
@@ -33,16 +36,32 @@ def config(preset: str = "robust", **fields: Any) -> TrainConfig:
     return resolve({"preset": preset, **SMALL, **fields})
 
 
-def domain(classes: int, *, shift: float, seed: int) -> Labelled:
+def domain(classes: int, *, shift: float, seed: int, width: int = WIDTH) -> Labelled:
     """Return groups of images around corners; a domain is shifted against the other."""
     numbers = torch.arange(classes).repeat_interleave(EACH)
-    noise = torch.randn(len(numbers), WIDTH, generator=Generator().manual_seed(seed))
-    return Labelled(4 * torch.eye(WIDTH)[numbers] + 0.4 * noise + shift, numbers)
+    noise = torch.randn(len(numbers), width, generator=Generator().manual_seed(seed))
+    return Labelled(4 * torch.eye(width)[numbers] + 0.4 * noise + shift, numbers)
+
+
+def few_new() -> Labelled:
+    """Return images of six known classes, and 16 around a corner of their own.
+
+    These resemble one known class or another, each by chance, as images of a new class do.
+    """
+    known = domain(MANY, shift=0.3, seed=5, width=2 * WIDTH)
+    chance = torch.randn(16, 2 * WIDTH, generator=Generator().manual_seed(6))
+    chance[:, MANY:] *= 0.4
+    new = 4 * torch.eye(2 * WIDTH)[MANY] + chance + 0.3
+    labels = torch.cat([known.labels, torch.full((16,), MANY)])
+    return Labelled(torch.cat([known.features, new]), labels)
 
 
 SOURCE = domain(KNOWN, shift=0.0, seed=1)
 TARGET = domain(KNOWN + HIDDEN, shift=0.3, seed=2)
 CLOSED = domain(KNOWN, shift=0.3, seed=3)
+MANY = 6
+MANY_SOURCE = domain(MANY, shift=0.0, seed=1, width=2 * WIDTH)
+FEW_NEW = few_new()
 
 
 @dataclass
@@ -52,11 +71,15 @@ class Watched:
 
 
 def run(
-    settings: TrainConfig, target: Tensor = TARGET.features, folder: Path | None = None
+    settings: TrainConfig,
+    target: Tensor = TARGET.features,
+    folder: Path | None = None,
+    *,
+    source: Labelled = SOURCE,
 ) -> Watched:
     stages: list[Stage] = []
     adapted = adapt(
-        SOURCE,
+        source,
         target,
         settings,
         checkpoints=folder,
@@ -68,6 +91,10 @@ def run(
 def predictions(adapted: Adapted, target: Tensor = TARGET.features) -> Labels:
     labels: Labels = infer(adapted.networks, target)[0].argmax(dim=1).numpy()
     return labels
+
+
+def statuses(adapted: Adapted) -> list[str]:
+    return [note.split(":")[0] for note in adapted.notes]
 
 
 def outputs(networks: Networks) -> int:
@@ -157,15 +184,22 @@ def test_no_new_class_is_wanted_and_none_is_given() -> None:
     assert outputs(found.adapted.networks) == KNOWN
     assert found.adapted.discovery is not None
     assert found.adapted.discovery.k_star == 0
-    assert found.adapted.notes == []
+    # Hidden classes among the known ones make them less alike.
+    assert statuses(found.adapted) == ["weak transfer"]
     assert found.stages[-1].unknown_share == 0
+
+
+def test_of_a_target_without_new_classes_nothing_is_said_where_none_is_wanted() -> None:
+    assert run(config(novel="no", round_steps=20), CLOSED.features).adapted.notes == []
 
 
 def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
     found = run(config(novel="auto"))
     assert found.stages[0].unknown_share > novelty.SURE_SHARE
     assert outputs(found.adapted.networks) > KNOWN
-    assert not any(note.startswith(("nothing new", "uncertain")) for note in found.adapted.notes)
+    assert not {"nothing new found", "few new images"} & set(statuses(found.adapted))
+    assert found.adapted.discovery is not None
+    assert found.adapted.discovery.verdict == ""
 
 
 @pytest.mark.parametrize("iterations", [1, 2])
@@ -181,12 +215,92 @@ def test_auto_finds_nothing_where_nothing_is_and_says_so_once(
     assert (predicted == CLOSED.labels.numpy()).mean() > 0.95
 
 
-def test_auto_is_uncertain_where_neighbours_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(novelty, "SURE_SHARE", 1.0)
-    noise = torch.randn(100, WIDTH, generator=Generator().manual_seed(0))
-    found = run(config(novel="auto", iterations=1), noise).adapted
-    assert outputs(found.networks) == KNOWN
-    assert found.notes[0].startswith("uncertain: ")
+@pytest.fixture(scope="module")
+def few() -> Watched:
+    settings = config(novel="auto", iterations=3)
+    return run(settings, FEW_NEW.features, source=MANY_SOURCE)
+
+
+def test_auto_finds_few_new_images_in_the_rounds_after_the_closed_one(few: Watched) -> None:
+    assert few.stages[0].unknown_share < novelty.SURE_SHARE
+    assert statuses(few.adapted)[0] == "few new images"
+    found = few.adapted.discovery
+    assert found is not None
+    assert found.k_star >= 1
+    assert outputs(few.adapted.networks) == MANY + found.k_star
+    true, predicted = FEW_NEW.labels.numpy(), predictions(few.adapted, FEW_NEW.features)
+    known = true < MANY
+    assert (predicted[known] == true[known]).mean() > 0.95
+    assert (predicted[~known] >= MANY).mean() > 0.7
+
+
+def test_rounds_of_few_new_images_are_closed_then_of_suspects_then_as_usual(few: Watched) -> None:
+    closed, of_suspects, usual = (stage.discovery for stage in few.stages[1:])
+    assert closed is not None
+    assert of_suspects is not None
+    assert usual is not None
+    assert (closed.k_star, closed.k_path) == (0, ())
+    assert len(closed.suspects)
+    assert (FEW_NEW.labels.numpy()[closed.suspects] == MANY).all()
+    np.testing.assert_array_equal(of_suspects.candidates.implicit, closed.suspects)
+    assert not set(closed.suspects.tolist()) & set(of_suspects.candidates.known.tolist())
+    assert len(of_suspects.suspects) == len(usual.suspects) == 0
+    assert of_suspects.k_path == (of_suspects.k_star,)
+    assert usual.k_path == (of_suspects.k_star, usual.k_star)
+    assert closed.verdict == of_suspects.verdict == usual.verdict
+    assert few.adapted.notes.count(usual.verdict) == 1
+
+
+def test_a_target_of_many_known_classes_and_no_new_one_ends_closed() -> None:
+    target = domain(MANY, shift=0.3, seed=5, width=2 * WIDTH)
+    found = run(config(novel="auto", iterations=3), target.features, source=MANY_SOURCE)
+    assert statuses(found.adapted) == ["nothing new found"]
+    assert found.adapted.discovery is not None
+    assert found.adapted.discovery.k_star == 0
+    assert outputs(found.adapted.networks) == MANY
+    assert (predictions(found.adapted, target.features) == target.labels.numpy()).mean() > 0.95
+
+
+def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[Points] = []
+    alone: list[Points] = []
+
+    def look(logits: Points, *args: Any, **kwargs: Any) -> Discovery:
+        given.append(logits)
+        return discover(logits, *args, **kwargs)
+
+    monkeypatch.setattr(alternate, "discover", look)
+    fields: dict[str, Any] = {"novel": "yes", "pretrain_steps": 5, "round_steps": 2}
+    for reach in (0.9, 0.0):
+        adapt(
+            SOURCE,
+            TARGET.features,
+            config(propagation=reach, iterations=1, **fields),
+            on_stage=lambda stage, nets: (
+                None if stage.round else alone.append(infer(nets, TARGET.features)[0].numpy())
+            ),
+        )
+    graph = neighbourhood(TARGET.features.numpy())
+    np.testing.assert_array_equal(given[0], propagated(alone[0], graph, 0.9))
+    np.testing.assert_array_equal(given[1], alone[1])
+
+
+def test_every_round_adds_its_number_of_classes_to_the_path(usual: Watched) -> None:
+    rounds = [stage.discovery for stage in usual.stages if stage.discovery]
+    assert [found.k_path for found in rounds] == [
+        (rounds[0].k_star,),
+        (rounds[0].k_star, rounds[1].k_star),
+    ]
+
+
+def test_what_the_user_should_not_trust_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scda.adapt.discover.communities", lambda *_, **__: 1)
+    settings = config(novel="yes", k_method="scda", iterations=1)
+    assert "k unsure" in statuses(run(settings).adapted)
+    strange = run(config(novel="yes", round_steps=2), -TARGET.features).adapted
+    assert "weak transfer" in statuses(strange)
 
 
 @pytest.mark.parametrize("fields", [{}, {"adversary": "class"}, {"assignment": "joint"}])
@@ -244,6 +358,40 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
         np.testing.assert_array_equal(
             again.discovery.implicit_labels, whole.discovery.implicit_labels
         )
+
+
+def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in(
+    few: Watched, tmp_path: Path
+) -> None:
+    settings = config(novel="auto", iterations=3)
+    for killed_after in range(4):
+        folder = tmp_path / str(killed_after)
+
+        def kill(stage: Stage, networks: Networks, last: int = killed_after) -> None:
+            if stage.round == last:
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            adapt(MANY_SOURCE, FEW_NEW.features, settings, checkpoints=folder, on_stage=kill)
+        again = run(settings, FEW_NEW.features, folder, source=MANY_SOURCE).adapted
+        expected = weights(few.adapted)
+        assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
+        assert again.notes == few.adapted.notes
+        assert again.discovery is not None
+        assert few.adapted.discovery is not None
+        assert again.discovery.k_path == few.adapted.discovery.k_path
+
+
+def test_a_run_killed_after_its_last_checkpoint_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scda.adapt.discover.communities", lambda *_, **__: 1)
+    settings = config(novel="yes", k_method="scda", iterations=1)
+    whole = run(settings, folder=tmp_path).adapted
+    again = run(settings, folder=tmp_path)
+    assert again.stages == []
+    assert again.adapted.notes == whole.notes
+    assert "k unsure" in statuses(whole)
 
 
 def test_a_damaged_last_checkpoint_costs_one_round(tmp_path: Path) -> None:
@@ -313,10 +461,30 @@ def test_pseudo_labels_of_a_closed_round_are_known() -> None:
 
 
 @pytest.mark.parametrize("preset", ["robust", "paper"])
-@pytest.mark.parametrize("novel", ["yes", "no", "auto"])
-def test_a_target_of_few_images_is_no_trouble(preset: str, novel: str) -> None:
-    settings = config(preset, novel=novel, pretrain_steps=3, round_steps=2)
+@pytest.mark.parametrize("fields", [{"novel": "yes"}, {"novel": "no"}, {"novel": "auto"}, {"k": 2}])
+@pytest.mark.parametrize("images_of", [TARGET, SOURCE], ids=["target", "source"])
+def test_a_target_of_few_images_is_no_trouble(
+    preset: str, fields: dict[str, Any], images_of: Labelled
+) -> None:
+    settings = config(preset, **{"pretrain_steps": 3, "round_steps": 2, "iterations": 3, **fields})
     for images in (2, 3, 5):
-        target = TARGET.features[:: len(TARGET.features) // images][:images]
+        target = images_of.features[:: len(images_of.features) // images][:images]
         found = run(settings, target).adapted
         assert infer(found.networks, target)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(("nats", "share"), [(50.0, 1.0), (-50.0, 0.0)])
+def test_rejection_calls_more_or_fewer_images_new(nats: float, share: float) -> None:
+    found = run(config(novel="yes", rejection=nats, pretrain_steps=20, round_steps=10)).adapted
+    assert (predictions(found) >= KNOWN).mean() == share
+
+
+def test_rejection_counts_once_in_a_resumed_run(tmp_path: Path) -> None:
+    settings = config(novel="yes", rejection=0.5, pretrain_steps=10, round_steps=6)
+    whole = weights(run(settings, folder=tmp_path).adapted)
+    again = weights(run(settings, folder=tmp_path).adapted)
+    without = weights(run(replace(settings, rejection=0.0)).adapted)
+    assert all(torch.equal(whole[name], value) for name, value in again.items())
+    bias = list(whole)[-1]
+    torch.testing.assert_close(whole[bias][KNOWN:], without[bias][KNOWN:] + 0.5)
+    torch.testing.assert_close(whole[bias][:KNOWN], without[bias][:KNOWN])

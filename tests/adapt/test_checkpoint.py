@@ -6,7 +6,8 @@ import torch
 from torch import Generator, nn
 
 from scda.adapt.checkpoint import State, load, save
-from scda.adapt.discover import Candidates, Curve, Discovery
+from scda.adapt.count import Curve
+from scda.adapt.discover import Candidates, Discovery, nobody
 from scda.adapt.train import Networks
 from scda.models.errors import GateError
 from scda.models.network import FeatureHead
@@ -22,7 +23,18 @@ def state(round_number: int, discovery: Discovery | None = None) -> State:
 
 def found(notes: list[str]) -> Discovery:
     candidates = Candidates(np.array([4, 6]), np.array([1, 0]), np.array([0, 2, 3]))
-    return Discovery(2, candidates, np.array([1, 0, 1]), CURVE, notes)
+    return Discovery(
+        2,
+        candidates,
+        np.array([1, 0, 1]),
+        CURVE,
+        notes,
+        verdict="few new images: as seen",
+        suspects=np.array([2, 5, 9]),
+        k_scda=5,
+        k_graph=3,
+        k_path=(1, 2),
+    )
 
 
 def fresh() -> FeatureHead:
@@ -57,14 +69,30 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert loaded.discovery is not None
     assert (loaded.discovery.k_star, loaded.discovery.notes) == (2, ["k unsure: a note"])
     before = found([])
+    for name in ("verdict", "k_scda", "k_graph", "k_path"):
+        assert getattr(loaded.discovery, name) == getattr(before, name)
     for actual, expected in (
         (loaded.discovery.candidates.known, before.candidates.known),
         (loaded.discovery.candidates.known_labels, before.candidates.known_labels),
         (loaded.discovery.candidates.implicit, before.candidates.implicit),
         (loaded.discovery.implicit_labels, before.implicit_labels),
+        (loaded.discovery.suspects, before.suspects),
     ):
         np.testing.assert_array_equal(actual, expected)
         assert actual.dtype == np.int64
+
+
+def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
+    nothing = Candidates(np.array([4]), np.array([1]), nobody())
+    save(tmp_path, state(1, Discovery(0, nothing, nobody(), None, [])), Generator())
+    loaded = load(tmp_path, fresh(), Generator())
+    assert loaded is not None
+    found = loaded.discovery
+    assert found is not None
+    assert (found.k_star, found.verdict, found.k_graph, found.k_path) == (0, "", None, ())
+    for rows in (found.candidates.implicit, found.implicit_labels, found.suspects):
+        assert rows.shape == (0,)
+        assert rows.dtype == np.int64
 
 
 def test_a_state_before_any_discovery_comes_back_without_one(tmp_path: Path) -> None:

@@ -61,6 +61,27 @@ def test_paper_follows_the_text() -> None:
         "yes",
     )
     assert config.restarts >= 3
+    assert (config.k_method, config.propagation, config.rejection) == (
+        "scda",
+        0,
+        0,
+    )  # no such thing
+
+
+@pytest.mark.parametrize(
+    ("num_known", "batch_size", "steps"), [(10, 32, 200), (2, 32, 40), (25, 32, 500), (3, 50, 39)]
+)
+def test_pretraining_shows_every_known_class_640_times(
+    num_known: int, batch_size: int, steps: int
+) -> None:
+    config = TrainConfig(batch_size=batch_size)
+    assert config.pretrain_length(num_known) == steps
+    assert steps == math.ceil(640 * num_known / batch_size)
+
+
+def test_a_given_number_of_pretraining_steps_is_kept() -> None:
+    assert TrainConfig(pretrain_steps=7).pretrain_length(10) == 7
+    assert resolve({"preset": "paper"}).pretrain_length(10) == 1000
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -95,7 +116,7 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"batch_size": 1}, "batch_size is 1, want 2 or more"),
         ({"k_max": 0}, "k_max is 0, want 1 or more"),
         ({"restarts": 0}, "restarts is 0, want 1 or more"),
-        ({"pretrain_steps": 0}, "pretrain_steps is 0, want 1 or more"),
+        ({"pretrain_steps": -1}, "pretrain_steps is -1, want 0 or more"),
         ({"iterations": -1}, "iterations is -1, want 0 or more"),
         ({"k": -1}, "k is -1, want 0 or more"),
         ({"pca": -1}, "pca is -1, want 0 or more"),
@@ -110,6 +131,11 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"momentum": 1.0}, "momentum is 1.0, want 0 or more, less than 1"),
         ({"momentum": -0.1}, "momentum is -0.1, want 0 or more, less than 1"),
         ({"weight_decay": math.nan}, "weight_decay is nan, want 0 or more, less than 1"),
+        ({"propagation": 1.0}, "propagation is 1.0, want 0 or more, less than 1"),
+        ({"propagation": -0.1}, "propagation is -0.1, want 0 or more, less than 1"),
+        ({"propagation": math.nan}, "propagation is nan, want 0 or more, less than 1"),
+        ({"rejection": math.nan}, "rejection is nan, want a finite number"),
+        ({"rejection": math.inf}, "rejection is inf, want a finite number"),
         ({"temperature": 0.0}, "temperature is 0.0, want more than 0"),
         ({"temperature": math.nan}, "temperature is nan, want more than 0"),
         ({"temperature": math.inf}, "temperature is inf, want more than 0"),

@@ -9,22 +9,20 @@ from kneed import KneeLocator
 from numpy.typing import NDArray
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.count import Curve, clustering_accuracy, contingency, elbow, estimate, k_hat
 from scda.adapt.discover import (
     Candidates,
-    Curve,
     Discovery,
-    Ids,
     aligned,
     cluster_space,
-    clustering_accuracy,
-    contingency,
     discover,
-    elbow,
+    divide,
     entropy,
-    estimate,
+    lower_half,
     select,
 )
 from scda.adapt.kmeans import Points, cluster, sweep
+from scda.models.index import Ids
 
 
 def config(**fields: Any) -> TrainConfig:
@@ -58,6 +56,10 @@ def discovery(implicit: list[int], labels: list[int], k_star: int) -> Discovery:
     return Discovery(
         k_star, Candidates(nothing, nothing, np.array(implicit)), np.array(labels), None, []
     )
+
+
+def votes(k_accuracy: int, k_elbow: int) -> Curve:
+    return Curve([4, 5], [2.0, 1.0], [1.0, 1.0], k_accuracy, [k_accuracy], k_elbow)
 
 
 def select_by_hand(logits: list[list[float]], known: int, share: str) -> tuple[set[int], set[int]]:
@@ -115,6 +117,23 @@ def test_select_of_nothing_new_has_whole_number_rows() -> None:
         candidates = select(logits_of([0, 1], 3), num_known=2, implicit_share=share)
         assert candidates.implicit.shape == (0,)
         assert candidates.implicit.dtype == np.int64
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_lower_half_of_some_rows_is_of_the_least_entropy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    entropies = rng.uniform(0, 2, 30).astype(np.float32)
+    members = rng.permutation(30)[: int(rng.integers(1, 20))]
+    half = lower_half(members, entropies).tolist()
+    by_entropy = sorted(members.tolist(), key=lambda row: entropies[row])
+    assert half == by_entropy[: math.ceil(len(members) / 2)]
+
+
+def test_the_lower_half_is_one_of_one_and_none_of_none() -> None:
+    entropies = np.array([1, 2, 3, 4], np.float32)
+    assert lower_half(np.array([3]), entropies).tolist() == [3]
+    assert lower_half(np.array([3, 1, 2]), entropies).tolist() == [1, 2]
+    assert lower_half(np.empty(0, np.int64), entropies).tolist() == []
 
 
 def test_entropy_is_equation_7() -> None:
@@ -257,7 +276,8 @@ def test_without_room_for_a_sweep_one_k_is_tried() -> None:
 @pytest.mark.parametrize("preset_fields", [{}, {"implicit_share": "half"}, {"assignment": "joint"}])
 def test_discover_finds_the_hidden_classes(preset_fields: dict[str, Any]) -> None:
     logits, features = toy(3, 4)
-    found = discover(logits, features, features, num_known=3, config=config(**preset_fields))
+    settings = config(k_method="scda", **preset_fields)
+    found = discover(logits, features, features, num_known=3, config=settings)
     true = found.candidates.implicit // 20 - 3
     assert found.curve is not None
     mean = (found.curve.k_accuracy + found.curve.k_elbow) / 2
@@ -273,7 +293,7 @@ def test_k_may_be_fixed() -> None:
     logits, features = toy(3, 4)
     for k in (1, 4, 6):
         found = discover(logits, features, features, num_known=3, config=config(k=k))
-        assert (found.k_star, found.curve) == (k, None)
+        assert (found.k_star, found.curve, found.k_graph) == (k, None, None)
     found = discover(logits, features, features, num_known=3, config=config(k=4))
     true = found.candidates.implicit // 20 - 3
     assert clustering_accuracy(found.implicit_labels, true) == 1
@@ -322,13 +342,87 @@ def test_nothing_called_new_among_a_few_images_is_k_star_0() -> None:
 def test_k_star_is_the_mean_of_both_criteria_rounded_up_within_its_bounds(
     k_accuracy: int, k_elbow: int, k_star: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    curve = Curve([4, 5], [2.0, 1.0], [1.0, 1.0], k_accuracy, [k_accuracy], k_elbow)
-    monkeypatch.setattr("scda.adapt.discover.estimate", lambda *args, **kwargs: curve)
+    monkeypatch.setattr("scda.adapt.discover.estimate", lambda *_, **__: votes(k_accuracy, k_elbow))
     logits, features = toy(3, 5)
-    found = discover(logits, features, features, num_known=3, config=config(k_max=8))
+    settings = config(k_max=8, k_method="scda")
+    found = discover(logits, features, features, num_known=3, config=settings)
     assert found.k_star == k_star
     bound = ["k at its bound: k* = k_max = 8; try a larger --k-max"]
     assert found.notes == (bound if k_star == 8 else [])
+
+
+@pytest.mark.parametrize(
+    ("method", "of_graph", "k_star"),
+    [
+        ("scda", 6, 4),
+        ("graph", 6, 6),
+        ("both", 6, 5),
+        ("both", 3, 4),  # rounded up
+        ("both", 1, 3),
+        ("graph", 1, 1),
+        ("graph", 30, 8),
+        ("both", 30, 8),
+    ],
+)
+def test_k_method_says_whose_count_is_taken(
+    method: str, of_graph: int, k_star: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scda.adapt.discover.estimate", lambda *_, **__: votes(5, 8))  # 7 - 3
+    monkeypatch.setattr("scda.adapt.discover.communities", lambda *_, **__: of_graph)
+    logits, features = toy(3, 5)
+    settings = config(k_max=8, k_method=method)
+    found = discover(logits, features, features, num_known=3, config=settings)
+    assert (found.k_star, found.k_graph, found.curve) == (k_star, of_graph, votes(5, 8))
+    assert [note.split(":")[0] for note in found.notes] == ["k at its bound"] * (k_star == 8)
+
+
+@pytest.mark.parametrize("method", ["scda", "graph", "both"])
+def test_every_method_counts_separated_groups(method: str) -> None:
+    features = blobs(7, width=12)
+    logits, _ = toy(3, 4)
+    settings = config(k_method=method)
+    found = discover(logits, features, features, num_known=3, config=settings)
+    assert abs(found.k_star - 4) <= 1
+    assert found.k_graph == 4
+
+
+@pytest.mark.parametrize(("k_accuracy", "k_elbow", "mean"), [(5, 7, 6), (5, 8, 7), (8, 5, 7)])
+def test_k_hat_is_the_mean_of_both_criteria_rounded_up(
+    k_accuracy: int, k_elbow: int, mean: int
+) -> None:
+    assert k_hat(votes(k_accuracy, k_elbow)) == mean
+
+
+def test_fewer_classes_than_asked_for_are_said() -> None:
+    logits, features = toy(3, 2)
+    features[60:80], features[80:] = features[60], features[80]  # two distinct images are new
+    found = discover(logits, features, features, num_known=3, config=config(k=5))
+    assert found.k_star == 2
+    assert found.notes == ["fewer than asked for: 2 classes, not --k 5"]
+
+
+def test_as_many_classes_as_asked_for_are_no_matter() -> None:
+    logits, features = toy(3, 2)
+    assert discover(logits, features, features, num_known=3, config=config(k=5)).notes == []
+
+
+def test_given_candidates_are_divided_as_they_are() -> None:
+    features = blobs(5)
+    candidates = Candidates(np.arange(60), np.repeat(np.arange(3), 20), np.arange(65, 95))
+    settings = config(k_method="graph")
+    found = divide(candidates, features, features, num_known=3, config=settings)
+    assert found.candidates is candidates
+    assert (found.k_star, found.k_graph) == (2, 2)
+    assert clustering_accuracy(found.implicit_labels, candidates.implicit // 20 - 3) == 1
+    assert (found.verdict, found.suspects.tolist(), found.k_path, found.notes) == ("", [], (), [])
+
+
+def test_one_image_of_t_im_is_one_class() -> None:
+    features = blobs(4)
+    candidates = Candidates(np.arange(60), np.repeat(np.arange(3), 20), np.array([70]))
+    for fields in ({}, {"k": 4}, {"k_method": "graph"}, {"assignment": "joint"}):
+        found = divide(candidates, features, features, num_known=3, config=config(**fields))
+        assert (found.k_star, found.implicit_labels.tolist()) == (1, [0])
 
 
 def test_k_star_is_no_larger_than_t_im() -> None:
@@ -366,19 +460,21 @@ def test_a_known_class_without_images_takes_no_large_cluster_from_the_new() -> N
     assert found.k_star == 3
 
 
-def test_both_spaces_are_balanced_side_by_side() -> None:
+def test_the_backbone_is_balanced_and_both_spaces_side_by_side() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(3, 1, (12, 3)).astype(np.float32) * 1000
     backbone = rng.normal(-2, 1, (12, 5)).astype(np.float32)
     candidates = Candidates(np.array([7, 2, 3]), np.zeros(3, np.int64), np.array([1, 9]))
-    points = cluster_space(features, backbone, candidates, config(pca=0))
     rows = [7, 2, 3, 1, 9]
     parts = []
     for matrix in (features, backbone):
         unit = [row / np.linalg.norm(row) for row in matrix[rows].astype(np.float64)]
         centred = np.array([row - sum(unit) / len(unit) for row in unit])
         parts.append(centred / math.sqrt(sum(row @ row for row in centred) / len(rows)))
-    np.testing.assert_allclose(points, np.hstack(parts), atol=1e-5)
+    for space, expected in (("both", np.hstack(parts)), ("backbone", parts[1])):
+        settings = config(cluster_space=space, pca=0)
+        points = cluster_space(features, backbone, candidates, settings)
+        np.testing.assert_allclose(points, expected, atol=1e-5)
 
 
 def test_features_alone_are_taken_as_they_are() -> None:
@@ -460,7 +556,7 @@ def check_whole(found: Discovery, images: int) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"assignment": "joint"}, {"k": 3}, {"k": 3, "pca": 0}])
-@pytest.mark.parametrize("space", ["both", "features"])
+@pytest.mark.parametrize("space", ["backbone", "both", "features"])
 @pytest.mark.parametrize("images", [2, 3, 4, 5, 24])
 def test_tiny_equal_and_doubled_targets_never_crash(
     images: int, space: str, fields: dict[str, Any]

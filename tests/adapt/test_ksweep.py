@@ -6,7 +6,7 @@ from sklearn.cluster import KMeans
 
 from scda.adapt import ksweep
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import Curve, estimate
+from scda.adapt.count import Curve, estimate
 from scda.adapt.kmeans import Points, clusterings, seedings
 from scda.adapt.ksweep import search
 

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 import runs
 from protocols import Lists
-from runs import Run, Trained, inputs_of, measure, scores
+from runs import REJECTIONS, Run, Trained, inputs_of, measure, percent, scores, trade_off
 from scda.adapt.config import TrainConfig
+from scda.adapt.metrics import open_set
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=2, novel="yes")
 
@@ -47,7 +48,7 @@ def test_the_truth_changes_the_scores_and_never_what_is_trained() -> None:
         for outcome, each in zip(trained, (lists, other), strict=True)
     )
     assert first["k_per_round"] == second["k_per_round"]
-    assert first["os_star"] != second["os_star"]
+    assert first["accuracy"] != second["accuracy"]
 
 
 def test_a_run_has_its_name_and_every_field_of_the_contract() -> None:
@@ -59,7 +60,7 @@ def test_a_run_has_its_name_and_every_field_of_the_contract() -> None:
         "os os_star unk_pooled unk_macro hos nmi_implicit ari_implicit acc_joint acc_novel "
         "h3_oracle h3_model k_star k_true k_signed k_abs correspondence_1 correspondence_3 "
         "correspondence_5 seconds auroc accuracy known_share status hos_before os_per_round "
-        "hos_per_round k_per_round"
+        "hos_per_round k_per_round rejection"
     )
     assert set(wanted.split()) <= record.keys()
     assert len(record["os_per_round"]) == len(record["k_per_round"]) == 3
@@ -89,3 +90,25 @@ def test_scores_of_a_case_worked_by_hand() -> None:
 @pytest.mark.parametrize(("truth", "share"), [([0, 1, 2], 0.5), ([2, 3, 2], 0.0)])
 def test_known_share_is_of_known_images_alone(truth: list[int], share: float) -> None:
     assert runs.known_share(np.array(truth), np.array([1, 2, 0]), 2) == share
+
+
+def test_rejection_moves_images_one_way_only() -> None:
+    rng = np.random.default_rng(0)
+    probabilities = rng.dirichlet(np.ones(4), 200).astype(np.float32)
+    truth = rng.integers(0, 4, 200)
+    curve = trade_off(probabilities, truth, 2)
+    assert list(curve) == [str(nats) for nats in REJECTIONS]
+    stars, unknown = zip(*curve.values(), strict=True)
+    assert list(stars) == sorted(stars, reverse=True)
+    assert list(unknown) == sorted(unknown)
+    as_it_is = open_set(truth, probabilities.argmax(axis=1), 2)
+    assert curve["0"] == [percent(as_it_is["os_star"]), percent(as_it_is["unk_pooled"])]
+    assert stars[0] > stars[-1]
+
+
+def test_rejection_worked_by_hand() -> None:
+    probabilities = np.array([[0.5, 0.5 / np.e**1.5], [0.1, 0.9]], np.float32)
+    curve = trade_off(probabilities, np.array([0, 1]), 1)
+    assert (curve["1"], curve["2"]) == ([100.0, 100.0], [0.0, 100.0])
+    assert curve["-2"] == [100.0, 100.0]
+    assert curve["-4"] == [100.0, 0.0]
