@@ -32,11 +32,11 @@ def neighbourhood(backbone: Points) -> csr_array:
     """
     points = normalised(backbone)
     _, found = nearest(build_index(points), points, min(_NEIGHBOURS + 1, len(points)))
+    # Column by column: all pairs at once would hold every feature vector six times.
+    cosines = [np.einsum("nd,nd->n", points, points[column]) for column in found.T]
+    edges = np.maximum(np.stack(cosines, axis=1).ravel(), 0).astype(np.float64) ** _SHARPNESS
     rows, columns = np.repeat(np.arange(len(points)), found.shape[1]), found.ravel()
-    other = rows != columns  # the image itself; among duplicates it need not come first
-    rows, columns = rows[other], columns[other]
-    cosines = np.einsum("nd,nd->n", points[rows], points[columns])
-    edges = np.maximum(cosines, 0).astype(np.float64) ** _SHARPNESS
+    edges[rows == columns] = 0  # the image itself; among duplicates it need not come first
     graph = csr_array((edges, (rows, columns)), shape=(len(points), len(points)))
     graph = (graph + graph.T) / 2
     scale = diags_array(1 / np.sqrt(np.maximum(graph.sum(axis=1), _SMALLEST)))

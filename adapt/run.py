@@ -70,7 +70,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
         backbone,
         source=data.source_images,
         target=data.target_images,
-        status=tuple(note.split(":")[0] for note in adapted.notes) or ("ok",),
+        status=tuple(dict.fromkeys(note.split(":")[0] for note in adapted.notes)) or ("ok",),
         run={
             "config": dataclasses.asdict(job.config),
             "notes": adapted.notes,
