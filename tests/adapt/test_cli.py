@@ -255,6 +255,8 @@ def test_a_signal_stops_a_run_that_can_go_on(
     words += ["--iterations", "100000"]
     argv = [sys.executable, "-m", "scda.adapt", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    # Where the tests are a shell's background job they ignore SIGINT, and so would the child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment)
     deadline = time.monotonic() + 120
     while not list(run.glob("checkpoints/round-0001.pt")) and time.monotonic() < deadline:
