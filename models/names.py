@@ -1,9 +1,11 @@
 """names.json: the names, merges and drops that people gave to classes after training."""
 
+import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,26 @@ from numpy.typing import NDArray
 from scda.models.errors import GateError
 
 UNKNOWN = "unknown"  # id, label and kind of what dropped classes become
+
+
+@dataclass(frozen=True)
+class ClassState:
+    """What was said of one class; the defaults mean nothing was."""
+
+    label: str | None = None
+    merged_into: str | None = None  # a class id
+    dropped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One step in the history of names, with what takes it back."""
+
+    version: int  # of the names it led to
+    at: str  # UTC, ISO 8601
+    did: str  # as a person reads it
+    before: dict[str, ClassState]  # of the classes that it changed
+    undoes: int = 0  # the version of the change that this one took back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +43,34 @@ class Names:
     labels: dict[str, str] = field(default_factory=dict)  # class id → label
     merges: dict[str, str] = field(default_factory=dict)  # class id → the id it is merged into
     drops: frozenset[str] = frozenset()  # class ids
+    history: tuple[Change, ...] = ()  # oldest first
 
     def target(self, class_id: str) -> str:
         """Return the id that answers for `class_id`: its own, another's, or `unknown`."""
         merged = self.merges.get(class_id, class_id)
         return UNKNOWN if {class_id, merged} & self.drops else merged
+
+    def state(self, class_id: str) -> ClassState:
+        """Return what was said of one class."""
+        dropped = class_id in self.drops
+        return ClassState(self.labels.get(class_id), self.merges.get(class_id), dropped)
+
+    def with_states(self, states: Mapping[str, ClassState], change: Change) -> "Names":
+        """Return names with these classes in these states, and the change in their history."""
+        others = self.labels.keys() | self.merges.keys() | self.drops
+        after = {i: self.state(i) for i in sorted(others)} | dict(states)
+        return Names(
+            version=change.version,
+            labels={i: state.label for i, state in after.items() if state.label is not None},
+            merges={i: state.merged_into for i, state in after.items() if state.merged_into},
+            drops=frozenset(i for i, state in after.items() if state.dropped),
+            history=(*self.history, change),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the contents of names.json."""
+        fields = dataclasses.asdict(self)
+        return {**fields, "drops": sorted(self.drops), "history": list(fields["history"])}
 
 
 def read_names(path: Path, class_ids: Sequence[str]) -> Names:
@@ -46,6 +91,7 @@ def read_names(path: Path, class_ids: Sequence[str]) -> Names:
             labels={str(k): str(v) for k, v in fields.get("labels", {}).items()},
             merges={str(k): str(v) for k, v in fields.get("merges", {}).items()},
             drops=frozenset(map(str, fields.get("drops", []))),
+            history=tuple(map(_change, fields.get("history", []))),
         )
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise GateError(f"{path}: not a names file: {error!r}") from None
@@ -63,6 +109,11 @@ def merge_matrix(names: Names, class_ids: Sequence[str]) -> tuple[list[str], NDA
     matrix = np.zeros((len(class_ids), len(remaining)), np.float32)
     matrix[np.arange(len(class_ids)), [remaining.index(target) for target in targets]] = 1
     return remaining, matrix
+
+
+def _change(fields: dict[str, Any]) -> Change:
+    before = {str(i): ClassState(**state) for i, state in fields["before"].items()}
+    return Change(**{**fields, "before": before})
 
 
 def _check(names: Names, class_ids: Sequence[str], path: Path) -> None:
