@@ -220,6 +220,59 @@ def evaluate(
 
 
 @app.command()
+def names(
+    bundle: Bundle,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="CLASS_ID=LABEL; an empty label takes it away."),
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option(help="CLASS_ID,CLASS_ID,...: the first answers for all.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="CLASS_ID: its images become `unknown`.")
+    ] = None,
+    restore: Annotated[
+        list[str] | None, typer.Option(help="CLASS_ID: out of a merge or a drop again.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last change back.")] = False,
+    show: Annotated[
+        bool, typer.Option("--list", help="Every class as it is called now (default).")
+    ] = False,
+    history: Annotated[bool, typer.Option("--history", help="Every change so far.")] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Name, merge and drop classes from the shell; a call is carried out whole or not at all."""
+    from scda.models.bundle import NAMES, bundle_folder, read_manifest
+    from scda.models.names import read_names
+    from scda.models.naming import change_names
+    from scda.serve.names_command import Orders, lines, listing
+
+    orders = Orders(
+        undo=undo,
+        restores=restore or (),
+        drops=drop or (),
+        merges=merge or (),
+        labels=labels or (),
+    )
+    folder = bundle_folder(bundle)
+    manifest = read_manifest(folder, checked=False)
+    if orders:
+        said = change_names(folder, orders.apply)
+    else:
+        said = read_names(folder / NAMES, manifest.class_ids)
+    rows = listing(manifest, said)
+    if as_json:
+        _print_json({"names_version": said.version, "classes": rows})
+    elif show or not history:
+        typer.echo("\n".join(lines(rows)))
+    if history and not as_json:
+        for change in said.history:
+            typer.echo(f"{change.version:5}  {change.at}  {change.did}")
+
+
+@app.command()
 def inspect(
     bundle: Bundle,
     verify: Annotated[

@@ -36,20 +36,19 @@ class Scored:
 
 
 def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int], None]) -> Scored:
-    """Return what the bundle says of every image in class folders.
+    """Return what the bundle says of every image in class folders, merges and drops applied.
 
-    Folders named like a known class are known, every other one is an implicit class; names that
-    people gave to discovered classes play no part.
+    Folders named like a known class, by its own or its given name, are known; every other one is
+    an implicit class. An image called `unknown` counts as called new.
 
     Raises:
         UsageError: If `folder` is no folder.
         DataError: If there is no class folder or no usable image.
     """
     files = scan_source(folder, role="labelled").classes
-    known = [info.label for info in predictor.manifest.classes if info.kind == "known"]
-    implicit = [name for name, paths in files.items() if paths and name not in known]
-    order = known + implicit
-    paths = [(path, order.index(name)) for name, paths in files.items() for path in paths]
+    standing = predictor.standing
+    numbers = _numbers(predictor, [name for name, paths in files.items() if paths])
+    paths = [(path, numbers[name]) for name, paths in files.items() for path in paths]
     outputs: list[Outputs] = []
     true: list[int] = []
     for start in range(0, len(paths), _BATCH):
@@ -63,28 +62,45 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
         on_progress(min(start + _BATCH, len(paths)), len(paths))
     if not true:
         raise DataError(f"{folder}: no usable image in its class folders")
-    probabilities = np.concatenate([part.probabilities for part in outputs])
+    num_known = sum(one.kind == "known" for one in standing)
+    probabilities = np.concatenate([predictor.summed(part) for part in outputs])
     return Scored(
         np.array(true),
         probabilities.argmax(axis=1),
         probabilities.max(axis=1),
-        1 - probabilities[:, : len(known)].sum(axis=1),
+        1 - probabilities[:, :num_known].sum(axis=1),
         np.concatenate([part.features for part in outputs]),
-        implicit,
+        [name for name, number in numbers.items() if number >= num_known],
         len(paths) - len(true),
     )
+
+
+def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
+    """Return folder name → true label: a known class's output, or the next number from K on."""
+    known = [one.class_id for one in predictor.standing if one.kind == "known"]
+    names = predictor.names
+    ids: dict[str, str] = {}
+    for info in predictor.manifest.classes:
+        if info.kind == "known":
+            answers_as = names.target(info.class_id)
+            ids |= {info.label: answers_as, names.labels.get(info.class_id, info.label): answers_as}
+    numbers = {name: known.index(ids[name]) for name in folders if ids.get(name) in known}
+    implicit = [name for name in folders if name not in numbers]
+    return numbers | {name: len(known) + i for i, name in enumerate(implicit)}
 
 
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
     """Return one flat object with every metric, shares in percent."""
     manifest = predictor.manifest
-    k_star = len(manifest.classes) - manifest.num_known
+    kinds = [one.kind for one in predictor.standing]
     config = manifest.run.get("config", {})
     return {
         "bundle_id": manifest.id,
         "method": "scda",
         **{name: config.get(name) for name in ("backbone", "preset", "seed")},
-        **measured(scored, num_known=manifest.num_known, k_star=k_star),
+        **measured(scored, num_known=kinds.count("known"), k_star=kinds.count("discovered")),
+        "acc_named": _acc_named(scored, predictor),
+        "names_version": predictor.names.version,
         "images": len(scored.true),
         "rejected": scored.rejected,
         "seconds": manifest.run.get("seconds"),
@@ -115,6 +131,18 @@ def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]
         "k_abs": abs(k_star - k_true),
         **counts,
     }
+
+
+def _acc_named(scored: Scored, predictor: Predictor) -> float:
+    """Return the accuracy, in percent, over the folders whose class somebody named the same."""
+    standing = predictor.standing
+    known = [i for i, one in enumerate(standing) if one.kind == "known"]
+    named = {name: len(known) + i for i, name in enumerate(scored.implicit_names)}
+    rest = [named.get(one.label, -1) for one in standing[len(known) :]]
+    called = np.array([*known, *rest])  # the true label that each output is called like
+    of_these = np.isin(scored.true, called)
+    right = called[scored.predicted[of_these]] == scored.true[of_these]
+    return round(100 * float(right.mean()), 2) if len(right) else 0.0
 
 
 def _prepare(predictor: Predictor, paths: list[Path]) -> list[Pixels | None]:

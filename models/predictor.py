@@ -67,6 +67,15 @@ class Outputs:
     features: NDArray[np.float32]  # (N, D)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """A class that answers, as it is called now; `unknown` is one where some are dropped."""
+
+    class_id: str
+    label: str
+    kind: str  # known | discovered | unknown
+
+
 class Predictor:
     """A loaded bundle: prepares images and answers for them."""
 
@@ -92,6 +101,17 @@ class Predictor:
     def names(self) -> Names:
         """The names in force."""
         return self._naming.names
+
+    @property
+    def standing(self) -> tuple[Standing, ...]:
+        """The classes that remain after merges and drops: known, discovered, unknown."""
+        naming = self._naming
+        return tuple(Standing(i, naming.labels[i], naming.kinds[i]) for i in naming.ids)
+
+    def summed(self, outputs: Outputs) -> NDArray[np.float32]:
+        """Return the probabilities (N, C') of the C' classes of `standing`."""
+        summed: NDArray[np.float32] = outputs.probabilities @ self._naming.matrix
+        return summed
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Return an image from `read_image` as the model's input, (H, W, 3) uint8."""

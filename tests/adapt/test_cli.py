@@ -16,7 +16,7 @@ from scda.models.bundle import read_manifest
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
-COMMANDS = ("train", "label", "serve", "evaluate", "inspect", "report", "demo")
+COMMANDS = ("train", "label", "serve", "evaluate", "names", "inspect", "report", "demo")
 
 
 Done = subprocess.CompletedProcess[str]
@@ -267,3 +267,44 @@ def test_a_signal_stops_a_run_that_can_go_on(
     assert "--resume" in said.splitlines()[-1]
     assert list(run.glob("checkpoints/round-*.pt"))
     assert not (run / "bundle").exists()
+
+
+def test_names_are_listed_set_and_undone(scda: Scda, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    assert "discovered-001" in scda("names", bundle).stdout
+    done = scda("names", bundle, "--set", "discovered-000=lemon", "--drop", "discovered-001")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "lemon" in done.stdout
+    shown = scda("names", bundle, "--undo", "--history").stdout
+    assert "lemon" not in shown.splitlines()[0]
+    assert shown.splitlines()[-1].endswith("undid: named discovered-000 lemon")
+    fields = json.loads(scda("names", bundle, "--json").stdout)
+    assert fields["names_version"] == 3
+    assert fields["classes"][4]["answers_as"] == "unknown"
+
+
+def test_a_refused_call_of_names_changes_nothing(scda: Scda, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    orders = ("--merge", "discovered-000,discovered-001", "--set", "discovered-001=x")
+    refused(scda("names", bundle, *orders), 2, "merged into discovered-000")
+    assert not (bundle / "names.json").exists()
+    refused(scda("names", tmp_path / "none"), 2, "want a bundle")
+
+
+def test_labels_follow_names_at_once(scda: Scda, tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    folder, rows = tmp_path / "photos", tmp_path / "rows.jsonl"
+    folder.mkdir()
+    for colour in ("yellow", "cyan", "red"):
+        (folder / f"{colour}.jpg").write_bytes(picture(colour))
+    before = bundle / "bundle.json"
+    stamp = before.read_bytes()
+    scda("names", bundle, "--merge", "known-002,discovered-001", "--set", "discovered-000=lemon")
+    assert scda("label", bundle, folder, "--out", rows).returncode == 0
+    said = {row["path"]: row for row in map(json.loads, rows.read_text().splitlines())}
+    assert said["yellow.jpg"]["label"] == "lemon"
+    assert (said["cyan.jpg"]["label"], said["cyan.jpg"]["class_id"]) == ("red", "known-002")
+    assert {row["names_version"] for row in said.values()} == {2}
+    for row in said.values():
+        assert sum(entry["confidence"] for entry in row["top"]) == pytest.approx(1, abs=1e-5)
+    assert before.read_bytes() == stamp

@@ -1,11 +1,14 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scda.adapt.evaluate import evaluate, score
 from scda.models.errors import DataError
 from scda.models.images import read_file
+from scda.models.names import Names
 from scda.models.predictor import Predictor, load_predictor
 from tests.bundles import make_bundle, picture
 
@@ -67,3 +70,58 @@ def test_without_any_usable_image_it_refuses(predictor: Predictor, labelled: Pat
         folder.mkdir()
     with pytest.raises(DataError, match="no usable image"):
         score(predictor, labelled, on_progress=lambda done, total: None)
+
+
+@pytest.fixture
+def renamed(predictor: Predictor) -> Iterator[Predictor]:
+    yield predictor
+    predictor.rename(Names())
+
+
+def measure(predictor: Predictor, labelled: Path) -> dict[str, Any]:
+    return evaluate(score(predictor, labelled, on_progress=lambda done, total: None), predictor)
+
+
+def test_a_merge_counts_as_one_class(renamed: Predictor, labelled: Path) -> None:
+    renamed.rename(Names(version=1, merges={"discovered-001": "discovered-000"}))
+    fields = measure(renamed, labelled)
+    assert (fields["k_star"], fields["k_true"], fields["names_version"]) == (1, 2, 1)
+    assert fields["acc_novel"] == 66.67  # two yellow and one cyan in one cluster
+    assert fields["os_star"] == 50.0
+
+
+def test_what_is_merged_into_a_known_class_is_no_longer_new(
+    renamed: Predictor, labelled: Path
+) -> None:
+    renamed.rename(Names(version=1, merges={"discovered-001": "known-002"}))
+    fields = measure(renamed, labelled)
+    assert fields["unk_pooled"] == 66.67  # cyan is called red
+    assert fields["k_star"] == 1
+
+
+def test_a_dropped_class_still_counts_as_called_new(renamed: Predictor, labelled: Path) -> None:
+    renamed.rename(Names(version=1, drops=frozenset({"discovered-000"})))
+    fields = measure(renamed, labelled)
+    assert (fields["unk_pooled"], fields["k_star"]) == (100.0, 1)
+
+
+def test_a_known_class_may_be_merged_into_another(renamed: Predictor, labelled: Path) -> None:
+    renamed.rename(Names(version=1, merges={"known-001": "known-000"}))
+    fields = measure(renamed, labelled)
+    assert fields["os_star"] == 100.0  # the blue image in green/ is right by now
+    assert fields["unk_pooled"] == 100.0
+
+
+def test_folders_are_known_by_the_given_name_too(renamed: Predictor, labelled: Path) -> None:
+    (labelled / "blue").rename(labelled / "ocean")
+    assert measure(renamed, labelled)["os_star"] == 0.0
+    renamed.rename(Names(version=1, labels={"known-000": "ocean"}))
+    assert measure(renamed, labelled)["os_star"] == 50.0
+
+
+def test_named_classes_are_measured_by_their_name(renamed: Predictor, labelled: Path) -> None:
+    assert measure(renamed, labelled)["acc_named"] == 66.67  # blue 2 of 2, green 0 of 1
+    renamed.rename(Names(version=1, labels={"discovered-000": "lemon", "discovered-001": "x"}))
+    assert measure(renamed, labelled)["acc_named"] == 80.0
+    renamed.rename(Names(version=2, labels={"discovered-001": "lemon"}))
+    assert measure(renamed, labelled)["acc_named"] == 40.0  # yellow is called by another name
