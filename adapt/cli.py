@@ -273,6 +273,45 @@ def names(
 
 
 @app.command()
+def promote(
+    bundle: Bundle,
+    out: Annotated[Path, typer.Option(help="New folder, a class folder in it per class.")],
+    target: Annotated[
+        Path | None, typer.Option(help="The target images; default: where training found them.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Labelled images of the training, to be added.")
+    ] = None,
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Target images below it are left out.")
+    ] = 0.8,
+    mode: Annotated[str, typer.Option(help="copy, hardlink or symlink.")] = "copy",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the reviewed, confident target images as class folders: the next training's source."""
+    from scda.adapt.progress import Reporter
+    from scda.models.bundle import bundle_folder
+    from scda.serve.promote import promote as promote_images
+
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        reporter.begin("promoting", 0)
+        promotion = promote_images(
+            bundle_folder(bundle),
+            out,
+            target=target,
+            source=source,
+            min_confidence=min_confidence,
+            mode=mode,
+            on_progress=reporter.done,
+        )
+        for line in promotion.lines():
+            reporter.say(line)
+    if promotion.missing:
+        raise typer.Exit(FAILED_INPUTS)
+
+
+@app.command()
 def inspect(
     bundle: Bundle,
     verify: Annotated[

@@ -16,7 +16,7 @@ from scda.models.bundle import read_manifest
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
-COMMANDS = ("train", "label", "serve", "evaluate", "names", "inspect", "report", "demo")
+COMMANDS = ("train", "label", "serve", "evaluate", "names", "promote", "inspect", "report", "demo")
 
 
 Done = subprocess.CompletedProcess[str]
@@ -308,3 +308,31 @@ def test_labels_follow_names_at_once(scda: Scda, tmp_path: Path) -> None:
     for row in said.values():
         assert sum(entry["confidence"] for entry in row["top"]) == pytest.approx(1, abs=1e-5)
     assert before.read_bytes() == stamp
+
+
+def test_named_classes_are_promoted(
+    scda: Scda, tiny_run: Path, tiny: TinyData, tmp_path: Path
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "next"
+    shutil.copytree(tiny_run, run)
+    refused(scda("promote", run, "--out", out), 2, "no discovered class has a name yet")
+    scda("names", run, "--set", "discovered-000=ring")
+    done = scda("promote", run, "--out", out, "--min-confidence", "0.3", "--source", tiny.source)
+    assert done.returncode == 0, done.stderr
+    classes = sorted(path.name for path in out.iterdir() if path.is_dir())
+    assert classes == ["blue_disc", "green_bar", "red_square", "ring"]
+    assert len(list((out / "blue_disc").iterdir())) > 20  # the source's and the target's
+    plan = json.loads(
+        scda(
+            "train",
+            "--source",
+            out,
+            "--target",
+            tiny.target,
+            "--out",
+            tmp_path / "r",
+            "--dry-run",
+            "--json",
+        ).stdout
+    )
+    assert "ring" in str(plan)

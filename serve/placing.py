@@ -1,0 +1,78 @@
+"""Files put into folders named like classes: safe names, collisions numbered, nothing moved."""
+
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from scda.models.errors import UsageError
+
+MODES = ("copy", "hardlink", "symlink")
+_MAX_BYTES = 100  # of a folder's name; file systems allow 255 of a name
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+
+
+def safe_name(label: str) -> str:
+    """Return a folder name for a label that every file system takes and no scan passes over."""
+    name = _UNSAFE.sub("_", label).encode()[:_MAX_BYTES].decode(errors="ignore").strip(" .")
+    # A leading dot would hide the folder; Windows keeps some names for devices.
+    return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
+
+
+def safe_names(labels: Iterable[str]) -> dict[str, str]:
+    """Return label → folder name; where two labels would share a folder, the later has a number."""
+    taken: set[str] = set()
+    return {label: _free(safe_name(label), "", taken) for label in dict.fromkeys(labels)}
+
+
+class Placer:
+    """Puts files into class folders under one root."""
+
+    def __init__(self, root: Path, mode: str) -> None:
+        """Take a root that exists.
+
+        Raises:
+            UsageError: If there is no such mode.
+        """
+        if mode not in MODES:
+            raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
+        self._root, self._mode = root, mode
+        self._taken: dict[str, set[str]] = {}
+
+    def place(self, file: Path, folder: str) -> Path:
+        """Put a file into a folder, and return where it is, relative to the root.
+
+        Raises:
+            UsageError: If the file cannot be linked or copied there.
+        """
+        taken = self._taken.setdefault(folder, set())
+        if not taken:
+            (self._root / folder).mkdir(exist_ok=True)
+        place = Path(folder, _free(file.stem, file.suffix, taken))
+        try:
+            self._put(file, self._root / place)
+        except OSError as error:
+            hint = "; hardlink works on one disk only" if error.errno == errno.EXDEV else ""
+            raise UsageError(f"{file}: cannot {self._mode}: {error.strerror}{hint}") from None
+        return place
+
+    def _put(self, file: Path, place: Path) -> None:
+        if self._mode == "copy":
+            shutil.copy2(file, place)
+        elif self._mode == "hardlink":
+            os.link(file.resolve(), place)
+        else:
+            place.symlink_to(file.resolve())
+
+
+def _free(stem: str, ending: str, taken: set[str]) -> str:
+    """Return a name that is not taken yet, by upper or lower case either, and take it."""
+    name, number = stem + ending, 1
+    while name.casefold() in taken:
+        number += 1
+        name = f"{stem}-{number}{ending}"
+    taken.add(name.casefold())
+    return name

@@ -1,0 +1,174 @@
+"""Reviewed, confident target images as class folders: the labelled source of the next training."""
+
+import csv
+import dataclasses
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow.parquet as pq
+
+from scda.models.bundle import NAMES, NEIGHBOUR_ROWS, Manifest, read_manifest
+from scda.models.errors import DataError, GateError, UsageError
+from scda.models.files import folder_written_atomically, walk
+from scda.models.names import Names, read_names
+from scda.models.naming import Naming
+from scda.serve.placing import Placer, safe_names
+
+ROWS = "manifest.csv"
+COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What one promotion did."""
+
+    counts: dict[str, int]  # class label → images
+    unnamed: int  # images left out, because nobody named their class
+    unsure: int  # images left out, because the model was not confident
+    missing: int  # images that are no longer in the target folder
+
+    def lines(self) -> list[str]:
+        """Return what was done as a person reads it."""
+        return [
+            *(f"{count:8}  {label}" for label, count in self.counts.items()),
+            f"{self.unsure:8}  left out: not confident enough",
+            f"{self.unnamed:8}  left out: of a class that is dropped or has no name yet",
+            *([f"{self.missing:8}  no longer in the target"] if self.missing else []),
+        ]
+
+
+@dataclass(frozen=True)
+class _Image:
+    """One image that may go into a class folder."""
+
+    origin: str  # target | source
+    root: Path
+    path: str  # relative to `root`
+    class_id: str
+    confidence: float  # 1 for a source image: a person labelled it
+
+
+def promote(
+    bundle: Path,
+    out: Path,
+    *,
+    target: Path | None = None,
+    source: Path | None = None,
+    min_confidence: float = 0.8,
+    mode: str = "copy",
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Promotion:
+    """Write `out`: a folder per known and per named class, and manifest.csv.
+
+    Taken are the target images of the training. Known classes, and what was merged into them,
+    count as reviewed; a discovered class does once it has a name.
+
+    Args:
+        bundle: With its neighbours, which say what the model made of every target image.
+        out: New; it appears whole, or not at all.
+        target: The folder of target images; where training found it, if not given.
+        source: Class folders whose images are added, under the names the classes have now.
+        min_confidence: Target images below it are left out.
+        mode: How a file gets there: copy, hardlink or symlink.
+        on_progress: Called with the images placed and the images in all.
+
+    Raises:
+        UsageError: If a path is wrong, or no discovered class has a name yet.
+        DataError: If no image is reviewed and confident enough.
+        GateError: If the bundle is damaged or has no neighbours.
+    """
+    manifest = read_manifest(bundle)
+    names = read_names(bundle / NAMES, manifest.class_ids)
+    labels = _reviewed(manifest, names)
+    images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
+    if out.exists():
+        raise UsageError(f"{out}: is there already; want a new folder")
+    reviewed = [image for image in images if image.class_id in labels]
+    sure = [image for image in reviewed if image.confidence >= min_confidence]
+    taken = [image for image in sure if (image.root / image.path).is_file()]
+    if not taken:
+        raise DataError(
+            f"none of {len(images)} target images can be taken: {len(reviewed)} are of a known or "
+            f"named class, {len(sure)} of them at least {min_confidence} sure, 0 of them there"
+        )
+    promotion = Promotion(
+        counts={},
+        unnamed=len(images) - len(reviewed),
+        unsure=len(reviewed) - len(sure),
+        missing=len(sure) - len(taken),
+    )
+    if source:
+        taken += _of_source(source, manifest, names)
+    _write(out, taken, labels, mode, on_progress)
+    counts = Counter(labels[image.class_id] for image in taken)
+    return dataclasses.replace(promotion, counts=dict(counts.most_common()))
+
+
+def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
+    """Return class id → label of every class that a person stands for."""
+    naming = Naming(manifest.classes)
+    known = [info.class_id for info in manifest.classes if info.kind == "known"]
+    named = [i for i in names.labels if i not in known]
+    if not named and not set(names.merges.values()) & set(known):
+        raise UsageError("no discovered class has a name yet; scda-adapt review gives names")
+    standing = [i for i in manifest.class_ids if names.target(i) == i]
+    return {i: naming.label(names, i) for i in standing if i in known or i in named}
+
+
+def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
+    if not (bundle / NEIGHBOUR_ROWS).is_file():
+        raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS}; train without --no-neighbours")
+    if not target.is_dir():
+        raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
+    rows = pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()
+    outside = [row["path"] for row in rows if not _is_inside(PurePosixPath(row["path"]))]
+    if outside:  # a bundle from elsewhere must not reach out of the folder
+        raise GateError(f"{NEIGHBOUR_ROWS} lists {outside[0]}, want paths inside the target")
+    return [
+        _Image("target", target, row["path"], names.target(row["class_id"]), row["confidence"])
+        for row in rows
+    ]
+
+
+def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
+    ids = {info.label: info.class_id for info in manifest.classes if info.kind == "known"}
+    for path in walk(source):
+        name = path.relative_to(source)
+        if len(name.parts) == 1:
+            continue  # beside the class folders, as training passes over it
+        if name.parts[0] not in ids:
+            raise UsageError(f"{source}: {name.parts[0]} is no known class of this bundle")
+        class_id = names.target(ids[name.parts[0]])
+        if class_id in manifest.class_ids:  # no dropped class
+            yield _Image("source", source, name.as_posix(), class_id, 1.0)
+
+
+def _write(
+    out: Path,
+    images: list[_Image],
+    labels: dict[str, str],
+    mode: str,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    folders = safe_names(labels.values())
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(COLUMNS)
+    with folder_written_atomically(out) as draft:
+        placer = Placer(draft, mode)
+        for done, image in enumerate(images, 1):
+            label = labels[image.class_id]
+            place = placer.place(image.root / image.path, folders[label])
+            sure = f"{image.confidence:.6f}"
+            writer.writerow(
+                (place.as_posix(), image.origin, image.path, image.class_id, label, sure)
+            )
+            on_progress(done, len(images))
+        (draft / ROWS).write_bytes(table.getvalue().encode("utf-8", "surrogateescape"))
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    return not path.is_absolute() and ".." not in path.parts
