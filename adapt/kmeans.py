@@ -11,8 +11,7 @@ from sklearn.cluster import kmeans_plusplus
 
 Points = NDArray[np.float32]
 
-SWEEP_STEPS = 20  # Lloyd steps; the curves over k do not change with more
-FINAL_STEPS = 50
+STEPS = 60  # of Lloyd at most; faiss stops where nothing moves any more
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def cluster(
         spherical: Centroids have length 1 and the nearest is the one at the smallest angle.
     """
     runs = (
-        _lloyd(points, seeds, FINAL_STEPS, spherical=spherical)
+        _lloyd(points, seeds, STEPS, spherical=spherical)
         for seeds in (_seeds(points, count, seed + r) for r in range(restarts))
     )
     return min(runs, key=lambda run: run.sse)
@@ -79,7 +78,7 @@ def seedings(points: Points, counts: Sequence[int], *, restarts: int, seed: int)
 
 def clusterings(points: Points, seeds: Seedings, count: int) -> list[Clustering]:
     """Return the clusterings of all restarts into `count` clusters."""
-    return [_lloyd(points, of_restart, SWEEP_STEPS) for of_restart in seeds.first(count)]
+    return [_lloyd(points, of_restart, STEPS) for of_restart in seeds.first(count)]
 
 
 def sweep(

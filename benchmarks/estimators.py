@@ -21,7 +21,7 @@ from scda.adapt.alternate import adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.count import Curve, clustering_accuracy, estimate
 from scda.adapt.discover import cluster_space, discover, select
-from scda.adapt.kmeans import SWEEP_STEPS, Points, sweep
+from scda.adapt.kmeans import STEPS, Points, sweep
 from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.train import infer
 from scda.models.index import Ids
@@ -182,7 +182,7 @@ def space_of(after: Pretrained) -> Space:
 
 
 def constrained_kmeans(
-    anchors: Points, anchor_labels: Ids, free: Points, seeds: Points, *, steps: int = SWEEP_STEPS
+    anchors: Points, anchor_labels: Ids, free: Points, seeds: Points, *, steps: int = STEPS
 ) -> tuple[Ids, float]:
     """Return the cluster of every free point and the SSE of all; anchors never move.
 

@@ -23,6 +23,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
+from answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
 from scda.adapt.count import Curve, clustering_accuracy, elbow, estimate
 from scda.adapt.discover import Candidates, cluster_space
@@ -53,26 +54,6 @@ class Sweep:
     def k_star(self, num_known: int) -> int:
         """Return the number of new classes, as discovery computes it."""
         return math.ceil((self.curve.k_accuracy + self.curve.k_elbow) / 2) - num_known
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One measured figure against its bar."""
-
-    name: str
-    ratio: float
-    bar: float
-    at_least: bool = False
-
-    @property
-    def passes(self) -> bool:
-        """Whether the figure keeps to its bar."""
-        return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
-
-    def __str__(self) -> str:
-        """Return the line that is printed."""
-        verdict = "PASS" if self.passes else "FAIL"
-        return f"{verdict} name={self.name} ratio={self.ratio:.4g} bar={self.bar:.4g}"
 
 
 def mixture(num_known: int, num_new: int, images: int, *, width: int = 64) -> Mixture:
@@ -207,8 +188,7 @@ def main() -> int:
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
         answers = [a for part in arguments.parts for a in PARTS[part](arguments.seeds)]
-    print("", *answers, sep="\n")
-    return 0 if all(answer.passes for answer in answers) else 1
+    return exit_code(answers)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,128 @@
+"""Are named classes recognised after a promotion as well as before it?
+
+    python benchmarks/promote.py --source DIR --target DIR --labelled DIR --out DIR
+
+Trains, and lets an oracle name the discovered classes after the true class that most of their
+images have: two of one true class are merged, one of a known class is merged into it. Promotes, the
+source images with them, and trains again on the promoted folders with the same target. `acc_named`
+is the accuracy over all target images of the classes that have a name, the same ones both times.
+
+Ends with a line for each answer; exit code 0 only if all pass.
+"""
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from answers import Answer, exit_code
+from scda.adapt.cli import user_cache
+from scda.adapt.config import TrainConfig
+from scda.adapt.data import Job
+from scda.adapt.evaluate import Scored, evaluate, score
+from scda.adapt.progress import Reporter
+from scda.adapt.run import train
+from scda.models.names import Names
+from scda.models.naming import Naming, change_names
+from scda.models.predictor import Predictor, load_predictor
+from scda.serve.promote import promote
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A bundle beside the truth."""
+
+    predictor: Predictor
+    scored: Scored
+
+    @property
+    def true_names(self) -> list[str]:
+        """The folder's name of every true label."""
+        known = [one.label for one in self.predictor.standing if one.kind == "known"]
+        return known + self.scored.implicit_names
+
+    @property
+    def named(self) -> set[str]:
+        """The true classes that the bundle has a class of the same name for."""
+        return {one.label for one in self.predictor.standing} & set(self.true_names)
+
+    def acc_named(self, only: set[str]) -> float:
+        """Return the accuracy, in percent, over the images of the true classes in `only`."""
+        true = np.array(self.true_names)[self.scored.true]
+        called = np.array([one.label for one in self.predictor.standing])[self.scored.predicted]
+        of_these = np.isin(true, list(only))
+        return 100 * float((called == true)[of_these].mean())
+
+
+def judged(bundle: Path, labelled: Path) -> Judged:
+    """Return what a bundle, its names applied, says of a labelled folder."""
+    predictor = load_predictor(bundle)
+    return Judged(predictor, score(predictor, labelled, on_progress=lambda done, total: None))
+
+
+def name_by_majority(before: Judged) -> Names:
+    """Name every discovered class like the true class of most of its images."""
+    num_known, true_names = before.predictor.manifest.num_known, before.true_names
+
+    def change(naming: Naming, names: Names) -> Names:
+        holders = dict(zip(true_names[:num_known], naming.class_ids, strict=False))
+        for output, class_id in list(enumerate(naming.class_ids))[num_known:]:
+            images = before.scored.true[before.scored.predicted == output].tolist()
+            if not images:
+                continue
+            label = true_names[Counter(images).most_common(1)[0][0]]
+            if label in holders:
+                names = naming.merge(names, [holders[label], class_id])
+            else:
+                names, holders[label] = naming.name(names, class_id, label), class_id
+        return names
+
+    return change_names(before.predictor.folder, change)
+
+
+def main() -> int:
+    """Train, name, promote, train again; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("source", "target", "labelled", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=user_cache() / "features")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    config = TrainConfig(seed=given.seed)
+    runs = [given.out / name for name in ("before", "after")]
+    promoted = given.out / "promoted"
+
+    def adapt(source: Path, out: Path) -> None:
+        job = Job(source=source, target=given.target, out=out, cache=given.cache, config=config)
+        with Reporter(quiet=True) as reporter:
+            train(job, reporter)
+
+    adapt(given.source, runs[0])
+    raw = judged(runs[0] / "bundle", given.labelled)
+    names = name_by_majority(raw)
+    before = judged(runs[0] / "bundle", given.labelled)
+    promotion = promote(runs[0] / "bundle", promoted, source=given.source, mode="hardlink")
+    adapt(promoted, runs[1])
+    after = judged(runs[1] / "bundle", given.labelled)
+
+    print(*promotion.lines(), *(change.did for change in names.history), sep="\n")
+    acc_novel = [evaluate(one.scored, one.predictor)["acc_novel"] for one in (raw, before)]
+    named = before.named
+    accuracy = [one.acc_named(named) for one in (before, after)]
+    of_new = [one.acc_named(named - set(raw.named)) for one in (before, after)]
+    print(f"acc_novel before and after naming: {acc_novel[0]:.2f}, {acc_novel[1]:.2f}")
+    print(f"acc_named of {len(named)} classes: {accuracy[0]:.2f}, promoted {accuracy[1]:.2f}")
+    print(f"of the new ones alone: {of_new[0]:.2f}, promoted {of_new[1]:.2f}")
+    return exit_code(
+        [
+            Answer("acc_novel_merged", acc_novel[1] / acc_novel[0], 1, at_least=True),
+            Answer("acc_named_promoted", accuracy[1] / accuracy[0], 1, at_least=True),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
