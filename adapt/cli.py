@@ -237,7 +237,7 @@ def review(
         typer.echo(address)
         typer.echo("the address is a key: whoever has it can change names; Ctrl-C ends", err=True)
 
-    with suppress(KeyboardInterrupt):  # the ordinary end
+    with suppress(KeyboardInterrupt, _Terminated):  # the ordinary end
         serve_review(
             bundle_folder(bundle), port=port, target=target, browser=browser, on_address=say
         )

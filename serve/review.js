@@ -53,7 +53,6 @@ function refuse(text, actions = []) {
   $("refused").querySelector("p").textContent = text;
   $("refused").querySelector(".actions").replaceChildren(...actions);
   $("refused").hidden = false;
-  $("refused").scrollIntoView({ block: "nearest" });
 }
 
 function button(text, run) {

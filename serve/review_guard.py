@@ -1,6 +1,7 @@
 """What every request to the review page passes first: it is local, and it knows the token."""
 
 import hmac
+from urllib.parse import urlsplit
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
@@ -56,7 +57,7 @@ class ReviewGuard:
 def _refusal(request: Request) -> JSONResponse | None:
     """Return why a request that knows the token is not answered; nothing where it is."""
     host = request.headers.get("host", "")
-    if host.rpartition(":")[0].strip("[]") not in _LOCAL:  # a name that was bent to this machine
+    if _hostname(host) not in _LOCAL:  # a name that was bent to this machine
         return JSONResponse({"error": "want this page by its local address"}, 403)
     if request.method != "POST":
         return None
@@ -68,3 +69,10 @@ def _refusal(request: Request) -> JSONResponse | None:
     if not length.isdecimal() or int(length) > _MAX_BODY:
         return JSONResponse({"error": f"want a body of known length up to {_MAX_BODY} bytes"}, 413)
     return None
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

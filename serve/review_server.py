@@ -49,7 +49,9 @@ def serve_review(
 
 
 def _listen(port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise UsageError(f"port {port}: want 0 to 65535")
     try:
         return socket.create_server((HOST, port))
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise UsageError(f"{HOST}:{port}: cannot listen: {error}") from None
