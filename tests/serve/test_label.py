@@ -148,7 +148,7 @@ def test_an_image_is_never_replaced_by_results(predictor: Predictor, images: Pat
     picture_file = images / "photo.csv"
     picture_file.write_bytes(picture("red"))
     for inputs in (images, picture_file):
-        with pytest.raises(UsageError, match=r"photo\.csv: --out would replace a file"):
+        with pytest.raises(UsageError, match=r"photo\.csv: an output would replace a file"):
             label(predictor, [inputs], [str(picture_file)])
     assert picture_file.read_bytes() == picture("red")
 
