@@ -19,6 +19,7 @@ HEAD = b'[\n{"data": '
 CONFIG_HEAD = b"<View>"
 LOCAL_FILES = "/data/local-files/?d="  # how Label Studio serves files of its own machine
 _CONTROL, _OBJECT = "label", "image"  # names of the two tags of the configuration
+_DATA = ("path", "status", "error_code", "class_id", "kind", "outlier", "review")
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -68,13 +69,15 @@ def image_reference(path: str, image_root: str) -> str:
 
 
 def _task(row: Row, about: About) -> dict[str, Any]:
-    answer = row.answer
-    data = {"image": image_reference(row.path, about.image_root), "path": printable(row.path)}
-    if isinstance(answer, ImageError):
-        return {"data": {**data, "status": "error", "error_code": answer.code}, "predictions": []}
-    said = {"status": "ok", "class_id": answer.class_id, "kind": answer.kind}
-    doubts = {"outlier": answer.outlier, "review": row.review}
-    return {"data": {**data, **said, **doubts}, "predictions": [_prediction(answer)]}
+    image = image_reference(row.path, about.image_root)
+    # The same keys in every task: Label Studio makes a column of a key that all of them have.
+    values = {name: "" if value is None else value for name, value in row.to_json().items()}
+    data = {name: values[name] for name in _DATA}
+    predictions = [] if isinstance(row.answer, ImageError) else [_prediction(row.answer)]
+    return {
+        "data": {"image": image, **data, "path": printable(row.path)},
+        "predictions": predictions,
+    }
 
 
 def _prediction(answer: Prediction) -> dict[str, Any]:

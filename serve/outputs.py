@@ -68,7 +68,10 @@ def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) ->
             where files are sorted into it, is not empty.
     """
     if not (outs or options.embeddings or options.sort_into):
-        raise UsageError(f"no output; want a file ending in {endings(FORMATS)}, or {STDOUT}")
+        raise UsageError(
+            f"no output; want --out FILE ending in {endings(FORMATS)}, --out {STDOUT}, "
+            "--embeddings or --sort-into"
+        )
     for out in outs:
         if out != STDOUT:
             _check_ending(Path(out), FORMATS, f", or {STDOUT} for CSV")

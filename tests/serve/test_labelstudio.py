@@ -77,6 +77,7 @@ def test_a_task_says_what_the_row_says() -> None:
             "image": "/data/local-files/?d=a/b.jpg",
             "path": "a/b.jpg",
             "status": "ok",
+            "error_code": "",
             "class_id": "known-002",
             "kind": "known",
             "outlier": False,
@@ -99,6 +100,7 @@ def test_a_task_says_what_the_row_says() -> None:
     }
     assert bad["predictions"] == []
     assert (bad["data"]["status"], bad["data"]["error_code"]) == ("error", "cannot_decode")
+    assert bad["data"].keys() == good["data"].keys()
 
 
 def test_the_configuration_has_a_choice_per_label() -> None:

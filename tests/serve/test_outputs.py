@@ -49,7 +49,7 @@ def test_a_dash_is_csv_on_standard_output(capfdbinary: pytest.CaptureFixture[byt
 @pytest.mark.parametrize(
     ("outs", "message"),
     [
-        ([], r"no output; want a file ending in \.csv, \.jsonl, \.parquet, .*json, or -"),
+        ([], r"no output; want --out FILE ending in \.csv, \.jsonl, .*json, --out -, --emb"),
         (["x.txt"], r"x\.txt: unknown ending; want \.csv, .* or \.fiftyone\.json, or - for CSV"),
         (["x.json"], r"x\.json: unknown ending"),
         (["x"], "x: unknown ending"),
