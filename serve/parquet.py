@@ -34,7 +34,10 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 @contextmanager
 def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
-    """Give a function that writes rows in groups of `ROW_GROUP`; what is open waits in memory."""
+    """Give a function that writes rows in groups of `ROW_GROUP`; what is open waits in memory.
+
+    How rows come in batches makes no difference to the file.
+    """
     schema = SCHEMA.with_metadata(_metadata(about))
     writer = pq.ParquetWriter(file, schema)
     waiting: list[pa.RecordBatch] = []
@@ -42,15 +45,21 @@ def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
     def write(rows: Sequence[Row]) -> None:
         waiting.append(pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=schema))
         if sum(batch.num_rows for batch in waiting) >= ROW_GROUP:
-            flush()
+            put(pa.Table.from_batches(waiting, schema))
 
-    def flush() -> None:
-        writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=ROW_GROUP)
-        waiting.clear()
+    def put(table: pa.Table) -> None:
+        while table.num_rows >= ROW_GROUP:
+            put_group(table.slice(0, ROW_GROUP))
+            table = table.slice(ROW_GROUP)
+        waiting[:] = table.to_batches()
+
+    def put_group(table: pa.Table) -> None:
+        if table.num_rows:
+            writer.write_table(table.combine_chunks(), row_group_size=ROW_GROUP)
 
     try:
         yield write
-        flush()
+        put_group(pa.Table.from_batches(waiting, schema))
         writer.close()
     except BaseException:
         # Open, it would write its footer whenever it is collected: into a file long closed.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scda.serve.lines import write_csv
-from scda.serve.parquet import ROW_GROUP, SCHEMA, write_parquet
+from scda.serve.parquet import SCHEMA, write_parquet
 from scda.serve.rows import COLUMNS, Row
 from tests.rows import ABOUT, BAD, GOOD, PREDICTION, file_names
 
@@ -101,12 +101,30 @@ def test_an_error_row_has_no_prediction(file: Path) -> None:
     }
 
 
-def test_rows_are_written_in_groups(file: Path) -> None:
-    batches = ROW_GROUP // 32 * 2 + 1
-    write(file, *[[BAD] * 32] * batches)
-    metadata = pq.read_metadata(file)
+@pytest.fixture
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Groups of so few rows that a test can fill them."""
+    monkeypatch.setattr("scda.serve.parquet.ROW_GROUP", 100)
+    return 100
+
+
+def test_rows_are_written_in_groups_however_they_come(small_groups: int, tmp_path: Path) -> None:
+    rows = [ROWS[i % 3] for i in range(2 * small_groups + 7)]
+    files = [tmp_path / f"{size}.parquet" for size in (1, 32, 150, 207)]
+    for path in files:
+        size = int(path.stem)
+        write(path, *(rows[i : i + size] for i in range(0, len(rows), size)))
+    metadata = pq.read_metadata(files[0])
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert sizes == [ROW_GROUP, ROW_GROUP, 32]
+    assert sizes == [small_groups, small_groups, 7]
+    assert len({path.read_bytes() for path in files}) == 1
+
+
+@pytest.mark.parametrize("groups", [0, 1])
+def test_no_group_is_empty(small_groups: int, file: Path, groups: int) -> None:
+    write(file, [BAD] * groups * small_groups)
+    assert pq.read_metadata(file).num_row_groups == groups
+    assert pq.read_table(file).num_rows == groups * small_groups
 
 
 @given(st.lists(file_names, min_size=1, max_size=5))
