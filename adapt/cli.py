@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -247,6 +247,30 @@ def evaluate(
     _print_json(fields) if as_json else _print_table(fields)
     if scored.rejected:
         raise typer.Exit(FAILED_INPUTS)
+
+
+@app.command()
+def review(
+    bundle: Bundle,
+    port: Annotated[int, typer.Option(min=0, help="0: a free one.")] = 0,
+    target: Annotated[
+        Path | None, typer.Option(help="The target images; default: where training found them.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    verbose: Verbose = False,
+) -> None:
+    """Look at what was discovered on a local page: name, merge, drop; Ctrl-C ends it."""
+    from scda.models.bundle import bundle_folder
+    from scda.serve.review_server import serve_review
+
+    def say(address: str) -> None:
+        typer.echo(address)
+        typer.echo("the address is a key: whoever has it can change names; Ctrl-C ends", err=True)
+
+    with suppress(KeyboardInterrupt, _Terminated):  # the ordinary end
+        serve_review(
+            bundle_folder(bundle), port=port, target=target, browser=browser, on_address=say
+        )
 
 
 @app.command()

@@ -22,17 +22,12 @@ def prepare(predictor: Predictor, read: Callable[[], Image.Image]) -> Prepared:
         return error
 
 
-def answer(predictor: Predictor, prepared: Sequence[Prepared]) -> list[Answer]:
-    """Return one answer each, in order; a bad image is its own answer and disturbs no other."""
-    return with_errors(prepared, predictor.predict(usable(prepared)))
-
-
 def usable(prepared: Sequence[Prepared]) -> list[Pixels]:
     """Return the good images, in order."""
     return [pixels for pixels in prepared if not isinstance(pixels, ImageError)]
 
 
 def with_errors(prepared: Sequence[Prepared], said: Iterable[T]) -> list[T | ImageError]:
-    """Return what is said of each good image in its place among the bad ones."""
+    """Return what is said of each good image, in its place; a bad image is its own answer."""
     of_good = iter(said)
     return [pixels if isinstance(pixels, ImageError) else next(of_good) for pixels in prepared]

@@ -1,31 +1,42 @@
 """Where requests wait for the model: no more than a fixed number, no longer than a fixed time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-import faiss
-
 from scda.models.cpus import usable_cpus
+from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.predictor import Predictor
-from scda.serve.answer import Answer, Prepared, answer, prepare
+from scda.serve.answer import Answer, Prepared, prepare
+from scda.serve.batcher import Batcher, Call
 from scda.serve.http_errors import RequestError
 from scda.serve.settings import Settings
 
+logger = logging.getLogger(__name__)
+
 
 class Desk:
-    """Decodes on several threads and runs the model on one, which uses all CPUs by itself."""
+    """Decodes on several threads, and passes what can be used to the batcher."""
 
-    def __init__(self, predictor: Predictor, settings: Settings) -> None:
-        """Open with nobody waiting."""
+    def __init__(
+        self,
+        predictor: Predictor,
+        settings: Settings,
+        *,
+        on_call: Callable[[Call], None] = lambda call: None,
+    ) -> None:
+        """Open with nobody waiting; `on_call` is called after each call of the model."""
         self._predictor, self._settings = predictor, settings
         self._decoders = ThreadPoolExecutor(settings.threads or usable_cpus(), "scda-decode")
-        # A search among so few centroids is over before a second thread has woken up.
-        self._model = ThreadPoolExecutor(
-            1, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
+        self._batcher = Batcher(
+            predictor.predict,
+            max_batch=settings.max_batch,
+            max_wait_seconds=settings.max_wait_ms / 1000,
+            on_call=on_call,
         )
         self._taken = 0
 
@@ -50,12 +61,19 @@ class Desk:
 
     async def answer(self, images: Sequence[bytes]) -> list[Answer]:
         """Return one answer per image file, in order."""
-        loop = asyncio.get_running_loop()
         # Of a request that runs out of time, what has not begun is cancelled.
-        prepared = await asyncio.gather(
-            *(loop.run_in_executor(self._decoders, self._prepare, data) for data in images)
-        )
-        return await loop.run_in_executor(self._model, answer, self._predictor, prepared)
+        return list(await asyncio.gather(*map(self._answer_one, images)))
+
+    async def _answer_one(self, data: bytes) -> Answer:
+        loop = asyncio.get_running_loop()
+        prepared = await loop.run_in_executor(self._decoders, self._prepare, data)
+        if isinstance(prepared, ImageError):
+            return prepared
+        try:
+            return await self._batcher.answer(prepared)
+        except Exception as error:  # of this image alone: the batcher tried it by itself
+            logger.error("the model failed on an image", exc_info=error)
+            return ImageError("internal", "a bug in the server: the model failed on this image")
 
     def _prepare(self, data: bytes) -> Prepared:
         read = partial(read_image, data, max_pixels=self._settings.max_pixels)

@@ -18,7 +18,18 @@ from scda.models.bundle import read_manifest
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
-COMMANDS = ("train", "label", "serve", "evaluate", "names", "promote", "inspect", "report", "demo")
+COMMANDS = (
+    "train",
+    "label",
+    "serve",
+    "evaluate",
+    "review",
+    "names",
+    "promote",
+    "inspect",
+    "report",
+    "demo",
+)
 
 
 Done = subprocess.CompletedProcess[str]

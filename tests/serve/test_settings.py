@@ -25,6 +25,8 @@ def test_every_variable_is_read() -> None:
             "SCDA_THREADS": "0",
             "SCDA_PROVIDER": "cpu",
             "SCDA_QUEUE": "5",
+            "SCDA_MAX_BATCH": "6",
+            "SCDA_MAX_WAIT_MS": "0",
         }
     )
     assert settings == Settings(
@@ -36,6 +38,8 @@ def test_every_variable_is_read() -> None:
         threads=0,
         provider="cpu",
         queue=5,
+        max_batch=6,
+        max_wait_ms=0,
     )
 
 

@@ -1,0 +1,139 @@
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scda.models.predictor import Prediction, Predictor
+from scda.models.preprocess import Pixels
+from scda.serve.batcher import Batcher, Call
+
+
+def image(value: int) -> Pixels:
+    return np.full((2, 2, 3), value, np.uint8)
+
+
+class Model:
+    """Answers with an image's value; the value 13 breaks it, and a gate can hold it back."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, images: Sequence[Pixels]) -> list[Prediction]:
+        values = [int(pixels[0, 0, 0]) for pixels in images]
+        self.calls.append(values)
+        assert self.gate.wait(5)
+        if 13 in values:
+            raise RuntimeError("the model broke")
+        return [answer(value) for value in values]
+
+
+def answer(value: int) -> Prediction:
+    return Prediction(
+        label=str(value),
+        kind="known",
+        class_id="known-000",
+        confidence=1.0,
+        outlier=False,
+        entropy=0.0,
+        margin=1.0,
+        nearest=(),
+        top=(),
+        model_id="x",
+        names_version=0,
+    )
+
+
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 10))
+
+
+async def ask_all(batcher: Batcher, values: Sequence[int]) -> list[Any]:
+    waiting = (batcher.answer(image(value)) for value in values)
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    return [a.label if isinstance(a, Prediction) else str(a) for a in answers]
+
+
+def test_every_image_gets_its_own_answer() -> None:
+    model = Model()
+    assert run(ask_all(Batcher(model, max_batch=4), range(10))) == [str(i) for i in range(10)]
+    assert [len(call) for call in model.calls] == [4, 4, 2]
+
+
+def test_images_gather_while_the_model_is_at_work() -> None:
+    model = Model()
+    calls: list[Call] = []
+
+    async def work() -> None:
+        batcher = Batcher(model, max_batch=8, on_call=calls.append)
+        model.gate.clear()
+        first = asyncio.create_task(batcher.answer(image(0)))
+        while not model.calls:
+            await asyncio.sleep(0.001)
+        rest = [asyncio.create_task(batcher.answer(image(i))) for i in range(1, 6)]
+        await asyncio.sleep(0.01)
+        model.gate.set()
+        await asyncio.gather(first, *rest)
+
+    run(work())
+    assert model.calls == [[0], [1, 2, 3, 4, 5]]
+    assert [call.images for call in calls] == [1, 5]
+    assert calls[1].waited_seconds >= 0.009
+
+
+def test_an_image_that_breaks_the_model_is_answered_alone() -> None:
+    model = Model()
+    answers = run(ask_all(Batcher(model, max_batch=8), [1, 13, 2]))
+    assert answers == ["1", "the model broke", "2"]
+    assert model.calls == [[1, 13, 2], [1], [13], [2]]
+
+
+def test_who_went_away_is_not_worked_for() -> None:
+    model = Model()
+
+    async def work() -> None:
+        batcher = Batcher(model, max_batch=8)
+        model.gate.clear()
+        first = asyncio.create_task(batcher.answer(image(0)))
+        while not model.calls:
+            await asyncio.sleep(0.001)
+        gone, stays = (asyncio.create_task(batcher.answer(image(i))) for i in (1, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        model.gate.set()
+        assert (await first).label == "0"
+        assert (await stays).label == "2"
+
+    run(work())
+    assert model.calls == [[0], [2]]
+
+
+def test_an_image_may_wait_for_others() -> None:
+    model = Model()
+
+    async def work() -> None:
+        batcher = Batcher(model, max_batch=8, max_wait_seconds=0.2)
+        first = asyncio.create_task(batcher.answer(image(0)))
+        await asyncio.sleep(0.02)
+        await asyncio.gather(first, batcher.answer(image(1)))
+
+    run(work())
+    assert model.calls == [[0, 1]]
+
+
+def test_a_batch_says_what_each_image_alone_does(predictor: Predictor) -> None:
+    generator = np.random.default_rng(0)
+    images = [generator.integers(0, 256, (32, 32, 3)).astype(np.uint8) for _ in range(7)]
+
+    async def work() -> list[Prediction]:
+        batcher = Batcher(predictor.predict, max_batch=3)
+        return list(await asyncio.gather(*map(batcher.answer, images)))
+
+    for together, pixels in zip(run(work()), images, strict=True):
+        (alone,) = predictor.predict([pixels])
+        assert together.label == alone.label
+        assert together.confidence == pytest.approx(alone.confidence, abs=1e-6)
