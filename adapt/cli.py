@@ -143,8 +143,28 @@ def label(
     bundle: Bundle,
     images: Annotated[list[Path], typer.Argument(help="Folders or files.")],
     out: Annotated[
-        list[str], typer.Option(help="FILE.csv or FILE.jsonl, may be repeated; - is CSV on stdout.")
-    ],
+        list[str] | None,
+        typer.Option(
+            help="FILE.csv, .jsonl, .parquet, .labelstudio.json or .fiftyone.json; may be repeated;"
+            " - is CSV on stdout."
+        ),
+    ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="FILE.npy for the features, a row per file.")
+    ] = None,
+    sort_into: Annotated[
+        Path | None, typer.Option(help="New folder: every file in a folder of its class.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="copy, hardlink or symlink.")] = "copy",
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Below it, `review` is true.")
+    ] = 0.0,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Entries of `top`, five without it.")
+    ] = None,
+    image_root: Annotated[
+        str | None, typer.Option(help="What Label Studio finds images under: a URL or a path.")
+    ] = None,
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
     workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
@@ -156,14 +176,24 @@ def label(
     """Label every image: one row per file, bad files included."""
     from scda.adapt.progress import Reporter
     from scda.serve.label import label as label_images
+    from scda.serve.outputs import DEFAULTS, Options
 
+    options = Options(
+        embeddings=embeddings,
+        sort_into=sort_into,
+        mode=mode,
+        image_root=DEFAULTS.image_root if image_root is None else image_root,
+        top=top,
+        min_confidence=min_confidence,
+    )
     predictor = _load(bundle, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("labelling", 0)
         summary = label_images(
             predictor,
             images,
-            out,
+            out or [],
+            options=options,
             recursive=recursive,
             batch_size=batch_size,
             workers=workers,
