@@ -393,13 +393,34 @@ def inspect(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run.")], verbose: Verbose = False
+    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    labelled: Annotated[
+        Path | None,
+        typer.Option(help="Target images in class folders: adds metrics and confusions."),
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Write a run's report again."""
+    """Write a run's report again, with the names given since."""
     with _needs_train_extra():
+        from scda.adapt.evaluate import evaluate as measure
+        from scda.adapt.evaluate import score
         from scda.adapt.report import write_report
+        from scda.adapt.truth import make_truth
+    from scda.adapt.progress import Reporter
 
-    typer.echo(str(write_report(run)))
+    truth, rejected = None, 0
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        if labelled:
+            predictor = _load(run)
+            reporter.begin("evaluating", 0)
+            scored = score(predictor, labelled, on_progress=reporter.done)
+            truth = make_truth(scored, measure(scored, predictor), predictor)
+            rejected = scored.rejected
+        written = write_report(run, reporter, truth=truth)
+    typer.echo(str(written))
+    if rejected:
+        raise typer.Exit(FAILED_INPUTS)
 
 
 @app.command()
