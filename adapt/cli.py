@@ -271,6 +271,7 @@ def review(
         serve_review(
             bundle_folder(bundle), port=port, target=target, browser=browser, on_address=say
         )
+    _hint_at_report(bundle_folder(bundle))
 
 
 @app.command()
@@ -314,6 +315,7 @@ def names(
     manifest = read_manifest(folder, checked=False)
     if orders:
         said = change_names(folder, orders.apply)
+        _hint_at_report(folder)
     else:
         said = read_names(folder / NAMES, manifest.class_ids)
     rows = listing(manifest, said)
@@ -518,6 +520,13 @@ def _load(bundle: Path, *, provider: str = "auto", threads: int = 0) -> "Predict
     from scda.models.predictor import load_predictor
 
     return load_predictor(bundle_folder(bundle), provider=provider, threads=threads)
+
+
+def _hint_at_report(bundle: Path) -> None:
+    """Say how the one file that does not follow names by itself is brought up to date."""
+    run = bundle.resolve().parent
+    if (run / "report.html").is_file():
+        typer.echo(f"scda-adapt report {run} writes the report with the names", err=True)
 
 
 def _print_json(fields: dict[str, Any]) -> None:

@@ -358,7 +358,7 @@ def test_named_classes_are_promoted(
     run, out = tmp_path / "run", tmp_path / "next"
     shutil.copytree(tiny_run, run)
     refused(scda("promote", run, "--out", out), 2, "no discovered class has a name yet")
-    scda("names", run, "--set", "discovered-000=ring")
+    assert "scda-adapt report" in scda("names", run, "--set", "discovered-000=ring").stderr
     done = scda("promote", run, "--out", out, "--min-confidence", "0.3", "--source", tiny.source)
     assert done.returncode == 0, done.stderr
     classes = sorted(path.name for path in out.iterdir() if path.is_dir())
