@@ -143,8 +143,28 @@ def label(
     bundle: Bundle,
     images: Annotated[list[Path], typer.Argument(help="Folders or files.")],
     out: Annotated[
-        list[str], typer.Option(help="FILE.csv or FILE.jsonl, may be repeated; - is CSV on stdout.")
-    ],
+        list[str] | None,
+        typer.Option(
+            help="FILE.csv, .jsonl, .parquet, .labelstudio.json or .fiftyone.json; may be repeated;"
+            " - is CSV on stdout."
+        ),
+    ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="FILE.npy for the features, a row per file.")
+    ] = None,
+    sort_into: Annotated[
+        Path | None, typer.Option(help="New folder: every file in a folder of its class.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="copy, hardlink or symlink.")] = "copy",
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Below it, `review` is true.")
+    ] = 0.0,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Entries of `top`, five without it.")
+    ] = None,
+    image_root: Annotated[
+        str | None, typer.Option(help="What Label Studio finds images under: a URL or a path.")
+    ] = None,
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
     workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
@@ -156,14 +176,24 @@ def label(
     """Label every image: one row per file, bad files included."""
     from scda.adapt.progress import Reporter
     from scda.serve.label import label as label_images
+    from scda.serve.outputs import DEFAULTS, Options
 
+    options = Options(
+        embeddings=embeddings,
+        sort_into=sort_into,
+        mode=mode,
+        image_root=DEFAULTS.image_root if image_root is None else image_root,
+        top=top,
+        min_confidence=min_confidence,
+    )
     predictor = _load(bundle, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("labelling", 0)
         summary = label_images(
             predictor,
             images,
-            out,
+            out or [],
+            options=options,
             recursive=recursive,
             batch_size=batch_size,
             workers=workers,
@@ -366,13 +396,34 @@ def inspect(
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run.")], verbose: Verbose = False
+    run: Annotated[Path, typer.Argument(help="A finished run.")],
+    labelled: Annotated[
+        Path | None,
+        typer.Option(help="Target images in class folders: adds metrics and confusions."),
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
-    """Write a run's report again."""
+    """Write a run's report again, with the names given since."""
     with _needs_train_extra():
+        from scda.adapt.evaluate import evaluate as measure
+        from scda.adapt.evaluate import score
         from scda.adapt.report import write_report
+        from scda.adapt.truth import make_truth
+    from scda.adapt.progress import Reporter
 
-    typer.echo(str(write_report(run)))
+    truth, rejected = None, 0
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        if labelled:
+            predictor = _load(run)
+            reporter.begin("evaluating", 0)
+            scored = score(predictor, labelled, on_progress=reporter.done)
+            truth = make_truth(scored, measure(scored, predictor), predictor)
+            rejected = scored.rejected
+        written = write_report(run, reporter, truth=truth)
+    typer.echo(str(written))
+    if rejected:
+        raise typer.Exit(FAILED_INPUTS)
 
 
 @app.command()

@@ -1,146 +1,151 @@
 """The report: one self-contained HTML page, pictures first, made from a run's files alone."""
 
 import base64
-import csv
-import io
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from scda.adapt import figures
+from scda.adapt.chart import Chart, make_chart
+from scda.adapt.groups import Groups, make_groups
+from scda.adapt.progress import Reporter
 from scda.adapt.rundir import RunFolder, read_config
-from scda.models.bundle import ClassInfo, Manifest, read_manifest
+from scda.adapt.sheets import Picture, Sheet, from_exemplars, make_sheets, outliers, printable
+from scda.adapt.tables import TargetRow, read_discovery, read_rejected
+from scda.adapt.target_map import read_map
+from scda.adapt.thumbnails import Thumbnails, make_thumbnails
+from scda.adapt.truth import Truth
+from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import write_atomically
 
 _MAX_REJECTED = 200  # rows shown
+_NOTHING = Thumbnails({}, None, 0)
 
 
 @dataclass(frozen=True)
-class _Sheet:
-    info: ClassInfo
-    pictures: list[str]  # data URLs, most typical first
-    nearest: str | None  # label of the nearest known class
+class _Run:
+    """What the files of a run say."""
+
+    folder: RunFolder
+    manifest: Manifest
+    config: dict[str, Any]  # all of config.json
+    records: list[dict[str, Any]]
+    rows: list[TargetRow]
+    groups: Groups
+
+    @property
+    def target(self) -> Path | None:
+        """The target folder, if it is still there."""
+        name = self.config.get("target")
+        return Path(name) if name and Path(name).is_dir() else None
 
 
-def write_report(root: Path) -> Path:
+@dataclass(frozen=True)
+class _Pictures:
+    """Every sheet as it can be shown, and where its pictures are."""
+
+    sheets: dict[str, Sheet]
+    bare: frozenset[str]  # classes that show the bundle's pictures, for want of their own
+    exemplars: dict[str, str]  # the addresses of those
+    thumbnails: Thumbnails  # of images of the target
+    far: list[Picture]  # outliers
+
+
+def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) -> Path:
     """Write RUN/report.html and return its path.
+
+    Args:
+        root: The run.
+        reporter: Told what takes time.
+        truth: What a labelled target says of the bundle, if there is one.
 
     Raises:
         UsageError: If `root` is no finished run.
         GateError: If its files are damaged.
     """
+    run = _read(root)
+    places = read_map(run.folder.map)
+    pictures = _pictures(run, places, reporter)
+    chart = make_chart(run.rows, run.groups, pictures.thumbnails.sprite, places)
+    page = _render(run, pictures, chart, truth)
+    write_atomically(run.folder.report, page)
+    return run.folder.report
+
+
+def _read(root: Path) -> _Run:
     run = RunFolder(root)
     if not run.bundle.is_dir():
         raise UsageError(f"{root}: no bundle in it; want a finished run")
-    manifest, records = read_manifest(run.bundle), run.records()
-    rounds = [record for record in records if "unknown_share" in record]
+    manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
+    groups = make_groups(run.bundle, manifest, rows)
+    return _Run(run, manifest, read_config(run), run.records(), rows, groups)
+
+
+def _pictures(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Pictures:
+    sheets, far = make_sheets(run.groups), outliers(run.rows, run.groups)
+    made = _NOTHING
+    if run.target:
+        singles = [p.name for sheet in sheets.values() for p in sheet.pictures]
+        singles += [picture.name for picture in far]
+        first = [sheet.typical[0].name for sheet in sheets.values() if sheet.typical]
+        reporter.say(f"reading pictures for the report from {run.target}")
+        reporter.begin("pictures", len({*singles, *places}))
+        cells = list(dict.fromkeys([*places, *first]))
+        made = make_thumbnails(run.target, singles, cells, on_progress=reporter.done)
+    bare = frozenset(
+        i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.pictures)
+    )
+    sheets |= {class_id: from_exemplars(sheets[class_id]) for class_id in bare}
+    names = [picture.name for class_id in bare for picture in sheets[class_id].pictures]
+    exemplars = make_thumbnails(run.folder.bundle, names, [], on_progress=lambda done, total: None)
+    return _Pictures(sheets, bare, exemplars.urls, made, far)
+
+
+def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -> str:
     environment = Environment(
-        loader=PackageLoader("scda.adapt", "."), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("scda.adapt", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    page = environment.get_template("report.html").render(
-        manifest=manifest,
-        discovered=_sheets(run, manifest, "discovered"),
-        known=_sheets(run, manifest, "known"),
-        notes=manifest.run.get("notes", []),
+    environment.filters["printable"] = printable
+    folder = Path(__file__).parent
+    script = (folder / "report.js").read_text()
+    rounds = [record for record in run.records if "unknown_share" in record]
+    rejected = read_rejected(run.folder.rejected)
+    return environment.get_template("report.html").render(
+        style=(folder / "report.css").read_text(),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        manifest=run.manifest,
+        notes=run.manifest.run.get("notes", []),
+        groups=run.groups,
+        pictures=pictures,
+        chart=chart,
         rounds=rounds,
-        curve=curve_svg(rounds, manifest.num_known),
-        losses=_losses_svg(records),
-        rejected=_rejected(run),
-        max_rejected=_MAX_REJECTED,
-        config=read_config(run)["config"],
+        target=run.config.get("target", "the target folder"),
+        target_there=run.target is not None,
+        num_rows=len(run.rows),
+        num_outliers=sum(row.outlier for row in run.rows),
+        figures=_figures(run, rounds),
+        truth=truth,
+        rejected=rejected[:_MAX_REJECTED],
+        num_rejected=len(rejected),
+        config=run.config["config"],
     )
-    write_atomically(run.report, page)
-    return run.report
 
 
-def _sheets(run: RunFolder, manifest: Manifest, kind: str) -> list[_Sheet]:
-    labels = {info.class_id: info.label for info in manifest.classes}
-    return [
-        _Sheet(
-            info,
-            [_data_url(run.bundle / name) for name in info.exemplars],
-            labels[info.nearest_known] if info.nearest_known else None,
-        )
-        for info in manifest.classes
-        if info.kind == kind
-    ]
-
-
-def _data_url(path: Path) -> str:
-    return "data:image/jpeg;base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-def _rejected(run: RunFolder) -> list[dict[str, str]]:
-    if not run.rejected.is_file():
-        return []
-    text = run.rejected.read_text(errors="replace")
-    return list(csv.DictReader(io.StringIO(text)))
-
-
-def curve_svg(rounds: list[dict[str, Any]], num_known: int) -> str:
-    """Draw SSE and CA over k as the last sweep found them; nothing where k* was given."""
-    curves = [record["curve"] for record in rounds if record.get("curve")]
-    if not curves:
-        return ""
-    curve, k_star = curves[-1], rounds[-1]["k_star"]
-    figure, left = new_figure()
-    left.plot(curve["k"], curve["sse"], color="#2a78d6", marker=".")
-    left.set_ylabel("SSE (squared feature units)", color="#2a78d6")
-    left.set_xlabel("clusters k, known classes included")
-    right = left.twinx()
-    right.plot(curve["k"], curve["accuracy"], color="#c2410c", marker=".")
-    right.set_ylabel("clustering accuracy of T_kn", color="#c2410c")
-    chosen = num_known + k_star
-    for k, name, line in (
-        (curve["k_accuracy"], "best CA", ":"),
-        (curve["k_elbow"], "elbow", "--"),
-        (chosen, f"chosen: {num_known} known + {k_star} discovered", "-"),
-    ):
-        colour = "#16803c" if line == "-" else "#888888"
-        left.axvline(k, linestyle=line, color=colour, label=f"{name} ({k})")
-    figure.legend(loc="outside upper center", ncols=3, fontsize=8, frameon=False)
-    return as_svg(figure)
-
-
-def _losses_svg(records: list[dict[str, Any]]) -> str:
-    """Draw every loss over the run, one line each; stages follow one another."""
-    intervals = [record for record in records if "step" in record]
-    if not intervals:
-        return ""
-    names = sorted({name for record in intervals for name in record["losses"]})
-    figure, axes = new_figure()
-    for name in names:
-        points = [(i, r["losses"][name]) for i, r in enumerate(intervals) if name in r["losses"]]
-        axes.plot(*zip(*points, strict=True), marker=".", label=name)
-    axes.set_ylabel("loss")
-    starts = {record["during"]: i for i, record in reversed(list(enumerate(intervals)))}
-    axes.set_xticks(list(starts.values()))
-    names_of_stages = [f"round {stage}" if stage else "pre-training" for stage in starts]
-    axes.set_xticklabels(names_of_stages, fontsize=8)
-    axes.legend(fontsize=8, frameon=False)
-    return as_svg(figure)
-
-
-def new_figure() -> tuple[Any, Any]:
-    """Return a matplotlib figure and its axes, in the report's size and style."""
-    # The object interface: pyplot would keep state and look for a display.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 3.4), layout="constrained")
-    axes = figure.subplots()
-    axes.spines[["top"]].set_visible(False)
-    return figure, axes
-
-
-def as_svg(figure: Any) -> str:
-    """Return the figure as an `<svg>` element."""
-    import matplotlib as mpl
-
-    buffer = io.StringIO()
-    # Without date and with fixed ids the same run gives the same page.
-    with mpl.rc_context({"svg.hashsalt": "scda"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+def _figures(run: _Run, rounds: list[dict[str, Any]]) -> dict[str, str]:
+    num_known = run.manifest.num_known
+    return {
+        "curve": figures.curve_svg(rounds, num_known),
+        "counts": figures.counts_svg(rounds, num_known),
+        "unknown": figures.unknown_svg(rounds),
+        "losses": figures.losses_svg(run.records),
+        "entropies": figures.entropies_svg(run.rows),
+    }

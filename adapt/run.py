@@ -20,6 +20,7 @@ from scda.adapt.report import write_report
 from scda.adapt.rundir import RunFolder, clear, open_run, settle_config
 from scda.adapt.scan import scan_source, scan_target
 from scda.adapt.tables import write_discovery, write_rejected
+from scda.adapt.target_map import make_map, write_map
 from scda.adapt.train import Networks
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 
@@ -63,6 +64,10 @@ def train(job: Job, reporter: Reporter) -> Trained:
     adapted = _adapt(run, data, job.config, reporter)
     final = finalise(adapted, data.source, data.target, data.class_names)
     write_discovery(run.discovery, final, data.target_images)
+    reporter.say("laying the target out on a map")
+    rows, places = make_map(final.features, seed=job.config.seed)
+    names = data.target_images.names()
+    write_map(run.map, [names[row] for row in rows], places)
     reporter.say("exporting, and holding the export to the trained model")
     manifest = make_bundle(
         run.bundle,
@@ -79,7 +84,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
         },
         neighbours=job.config.neighbours,
     )
-    write_report(run.root)
+    write_report(run.root, reporter)
     return Trained(manifest, len(data.rejected))
 
 

@@ -46,6 +46,11 @@ class RunFolder:
         return self.root / "discovery.csv"
 
     @property
+    def map(self) -> Path:
+        """Where target images lie on the report's map."""
+        return self.root / "map.csv"
+
+    @property
     def bundle(self) -> Path:
         """The product."""
         return self.root / "bundle"
@@ -126,7 +131,8 @@ def clear(run: RunFolder) -> None:
     """Remove the files of an earlier run, and nothing that somebody put beside them."""
     for folder in (run.checkpoints, run.bundle):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (run.config, run.metrics, run.report, run.discovery, run.rejected):
+    tables = (run.discovery, run.map, run.rejected)
+    for file in (run.config, run.metrics, run.report, *tables):
         file.unlink(missing_ok=True)
 
 

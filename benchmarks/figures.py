@@ -11,7 +11,7 @@ from typing import Any
 import results
 import tables
 from results import Record
-from scda.adapt.report import as_svg, curve_svg, new_figure
+from scda.adapt.figures import BLUE, as_svg, curve_svg, new_figure, styled
 from scda.adapt.rundir import RunFolder
 from scda.models.bundle import read_manifest
 from scda.models.files import write_atomically
@@ -30,23 +30,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = [record for record in run.records() if "unknown_share" in record]
     num_known = read_manifest(run.bundle).num_known
     records = [record for record in results.read(options.results) if record["study"] == "main"]
-    write_atomically(options.out / "discovery.svg", curve_svg(rounds, num_known))
+    write_atomically(options.out / "discovery.svg", curve_svg(rounds, num_known, alone=True))
     write_atomically(options.out / "rejection.svg", rejection_svg(records))
 
 
+@styled
 def rejection_svg(records: Sequence[Record]) -> str:
     """Draw OS* against UNK, means over tasks, for every value of the option `rejection`."""
     star, unknown = (tables.rejection_means(records, place) for place in (0, 1))
     star = {value: share for value, share in star.items() if abs(float(value)) <= _WIDEST}
     figure, axes = new_figure()
     drawn = [unknown[value] for value in star]
-    axes.plot(list(star.values()), drawn, color="#2a78d6", marker="o")
+    axes.plot(list(star.values()), drawn, color=BLUE, marker="o")
     for value in star:
         place: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": 8}
         axes.annotate(f"{float(value):+g}", (star[value], unknown[value]), **place)
     axes.set_xlabel("OS*: known images with the right class, in percent")
     axes.set_ylabel("UNK: new images called new, in percent")
-    return as_svg(figure)
+    return as_svg(figure, alone=True)
 
 
 if __name__ == "__main__":

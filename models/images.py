@@ -101,7 +101,15 @@ def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     Raises:
         ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
     """
-    image = open_image(data, max_pixels=max_pixels)
+    return decode(open_image(data, max_pixels=max_pixels), max_pixels=max_pixels)
+
+
+def decode(image: Image.Image, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Return an image from `open_image`, with its pixels, upright, 8-bit RGB.
+
+    Raises:
+        ImageError: With code `too_many_pixels` or `cannot_decode`.
+    """
     try:
         image.load()
         return _to_rgb(_upright(image))

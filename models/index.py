@@ -39,8 +39,12 @@ def write_index(index: faiss.Index, path: Path) -> None:
     faiss.write_index(index, str(path))
 
 
-def read_index(path: Path, *, width: int) -> faiss.Index:
+def read_index(path: Path, *, width: int | None = None) -> faiss.Index:
     """Return the index in a file.
+
+    Args:
+        path: The file.
+        width: How long its vectors must be; None where nothing is held against them.
 
     Raises:
         GateError: If the file is no index, or its vectors are not `width` long.
@@ -49,7 +53,7 @@ def read_index(path: Path, *, width: int) -> faiss.Index:
         index = faiss.read_index(str(path))
     except (MemoryError, RuntimeError):
         raise GateError(f"{path.name}: not a faiss index") from None
-    if index.d != width:
+    if width is not None and index.d != width:
         raise GateError(f"{path.name}: vectors are {index.d} long, the model gives {width}")
     return index
 

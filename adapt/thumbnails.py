@@ -1,0 +1,133 @@
+"""Small pictures for a page: JPEGs of single images, and one sprite of very small ones."""
+
+import base64
+import io
+import math
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import ImageError
+from scda.models.images import decode, open_image, read_bytes
+
+SHEET_PX = 128  # longer side of a picture on a contact sheet
+_SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG
+_SPRITE_PIXELS = 4_500_000  # about 1 MB
+_CELL_PX = (36, 88)  # least and most
+_ENOUGH = (2 * SHEET_PX, 2 * SHEET_PX)  # to make both kinds from
+_MEAN_GREY = (128, 128, 128)
+
+
+@dataclass(frozen=True)
+class Sprite:
+    """Many square cells in one picture, row after row."""
+
+    url: str  # data URL
+    cell_px: int
+    columns: int
+    places: dict[str, int]  # name → number of its cell
+
+
+@dataclass(frozen=True)
+class Thumbnails:
+    """The pictures of one page."""
+
+    urls: dict[str, str]  # name → data URL
+    sprite: Sprite | None
+    unreadable: int  # files that were images and are not now
+
+
+def make_thumbnails(
+    folder: Path,
+    singles: Collection[str],
+    cells: Sequence[str],
+    *,
+    on_progress: Callable[[int, int], None],
+) -> Thumbnails:
+    """Return the pictures of the named files; each file is read once.
+
+    Args:
+        folder: What the names are relative to.
+        singles: Names of pictures that stand alone.
+        cells: Names of those in the sprite.
+        on_progress: Called with how many files are done, and of how many.
+    """
+    wanted = list(dict.fromkeys([*singles, *cells]))
+    alone, in_sprite, cell_px = set(singles), set(cells), cell_size(len(cells))
+    urls: dict[str, str] = {}
+    small: dict[str, Image.Image] = {}
+
+    def read(name: str) -> tuple[str | None, Image.Image | None] | None:
+        image = _reduced(folder / name)
+        if image is None:
+            return None
+        cell = _square(image, cell_px) if name in in_sprite else None
+        return _single(image) if name in alone else None, cell
+
+    unreadable = 0
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        for number, (name, made) in enumerate(zip(wanted, pool.map(read, wanted), strict=True)):
+            on_progress(number + 1, len(wanted))
+            if made is None:
+                unreadable += 1
+                continue
+            url, cell = made
+            if url is not None:
+                urls[name] = url
+            if cell is not None:
+                small[name] = cell
+    return Thumbnails(urls, _sprite(small, cell_px) if small else None, unreadable)
+
+
+def cell_size(count: int) -> int:
+    """Return the side of a cell, so that the sprite of `count` cells stays about 1 MB."""
+    least, most = _CELL_PX
+    return max(least, min(most, math.isqrt(_SPRITE_PIXELS // max(1, count))))
+
+
+def data_url(jpeg: bytes) -> str:
+    """Return a JPEG as an address that holds it."""
+    return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+
+
+def _reduced(path: Path) -> Image.Image | None:
+    try:
+        image = open_image(read_bytes(path))
+        # A JPEG decodes at an eighth of its size in a fraction of the time.
+        image.draft("RGB", _ENOUGH)
+        image = decode(image)
+    except ImageError:
+        return None
+    image.thumbnail(_ENOUGH, Image.Resampling.BICUBIC)
+    return image
+
+
+def _single(image: Image.Image) -> str:
+    image = image.copy()
+    image.thumbnail((SHEET_PX, SHEET_PX), Image.Resampling.LANCZOS)
+    return data_url(_jpeg(image, _SHEET_QUALITY))
+
+
+def _square(image: Image.Image, side_px: int) -> Image.Image:
+    return ImageOps.fit(image, (side_px, side_px), Image.Resampling.BICUBIC)
+
+
+def _sprite(cells: dict[str, Image.Image], cell_px: int) -> Sprite:
+    columns = math.ceil(math.sqrt(len(cells)))
+    size = (columns * cell_px, math.ceil(len(cells) / columns) * cell_px)
+    whole = Image.new("RGB", size, _MEAN_GREY)
+    for number, cell in enumerate(cells.values()):
+        row, column = divmod(number, columns)
+        whole.paste(cell, (column * cell_px, row * cell_px))
+    places = {name: number for number, name in enumerate(cells)}
+    return Sprite(data_url(_jpeg(whole, _CELL_QUALITY)), cell_px, columns, places)
+
+
+def _jpeg(image: Image.Image, quality: int) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=quality, optimize=True)
+    return file.getvalue()
