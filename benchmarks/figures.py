@@ -14,6 +14,7 @@ from results import Record
 from scda.adapt.figures import BLUE, as_svg, curve_svg, new_figure, styled
 from scda.adapt.rundir import RunFolder
 from scda.models.bundle import read_manifest
+from scda.models.errors import UsageError
 from scda.models.files import write_atomically
 
 _WIDEST = 4  # nats; beyond, one side is lost altogether
@@ -29,9 +30,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run = RunFolder(options.run)
     rounds = [record for record in run.records() if "unknown_share" in record]
     num_known = read_manifest(run.bundle).num_known
-    records = [record for record in results.read(options.results) if record["study"] == "main"]
+    records = main_records(results.read(options.results))
     write_atomically(options.out / "discovery.svg", curve_svg(rounds, num_known, alone=True))
     write_atomically(options.out / "rejection.svg", rejection_svg(records))
+
+
+def main_records(records: Sequence[Record]) -> list[Record]:
+    """Return the records that docs/method.md speaks of: main study, P1, preset `robust`.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    wanted = {"study": "main", "protocol": "P1", "preset": "robust"}
+    chosen = [record for record in records if wanted.items() <= record.items()]
+    if not chosen:
+        raise UsageError("no record of the main study on P1 with preset robust")
+    return chosen
 
 
 @styled

@@ -67,8 +67,10 @@ def _benchmark(options: argparse.Namespace) -> None:
     request = _request(options)
     study = _STUDIES[request.study]
     runs = study.plan(request)
-    if not runs:
-        raise UsageError(f"study {request.study} has no row {' or '.join(request.rows)}")
+    there = {run.name["variant"] for run in runs}
+    there |= {variant.split("/")[0] for variant in there}
+    if strange := [row for row in request.rows if row not in there]:
+        raise UsageError(f"study {request.study} has no row {' or '.join(strange)}")
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in runs if results.key(run.name) not in done]
     _say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")

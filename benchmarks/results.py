@@ -17,7 +17,7 @@ def key(record: Record) -> Key:
 
 
 def read(path: Path) -> list[Record]:
-    """Return the records of a file; a last line that a killed run left torn is no record.
+    """Return the records of a file; what a killed run left torn at the end is no record.
 
     Raises:
         UsageError: If another line is no JSON object, or the file cannot be read.
@@ -26,25 +26,42 @@ def read(path: Path) -> list[Record]:
         text = path.read_text("utf-8") if path.exists() else ""
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot read the results: {error}") from None
-    *whole, _ = text.split("\n")  # what follows the last line feed was not finished
-    return [_record(path, number, line) for number, line in enumerate(whole, 1) if line]
+    *whole, last = text.split("\n")
+    records = [_record(path, number, line) for number, line in enumerate(whole, 1) if line]
+    return records + [record for record in [_parsed(last)] if isinstance(record, dict)]
 
 
 def append(path: Path, record: Record) -> None:
-    """Add a record; a torn last line is overwritten."""
+    """Add a record; a torn last line is overwritten.
+
+    Raises:
+        UsageError: If the file holds something else.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
     with path.open("r+b") as file:
-        file.seek(file.read().rfind(b"\n") + 1)
-        file.truncate()
+        text = file.read()
+        end = text.rfind(b"\n") + 1
+        torn = text[end:]
+        if torn and not isinstance(_parsed(torn.decode(errors="replace")), dict):
+            if not torn.startswith(b'{"'):
+                raise UsageError(f"{path}: is no results file; --out would destroy it")
+            file.seek(end)
+            file.truncate()
+        elif torn:
+            file.write(b"\n")
         file.write(json.dumps(record).encode() + b"\n")
 
 
 def _record(path: Path, number: int, line: str) -> Record:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        record = None
+    record = _parsed(line)
     if not isinstance(record, dict):
         raise UsageError(f"{path}: line {number} is no JSON object; is it a results file?")
     return record
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

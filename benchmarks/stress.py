@@ -18,6 +18,7 @@ from PIL import ImageFilter
 
 from protocols import PROTOCOLS, Classes, Lists, class_names, task_lists
 from runs import Run
+from scda.models.bundle import file_sha256
 from scda.models.files import write_atomically
 from scda.models.images import read_file
 from studies import Request
@@ -147,8 +148,9 @@ def case_lists(case: Case, request: Request, task: str, seed: int) -> Lists:
 
 
 def edge_drawing(path: Path, root: Path, folder: Path) -> Path:
-    """Return the file of an image's edges, made where it is not there yet."""
-    drawing = (folder / path.relative_to(root)).with_suffix(".png")
+    """Return the file of an image's edges, made where it is not there yet for this very image."""
+    name = path.relative_to(root)
+    drawing = folder / name.parent / f"{name.name}.{file_sha256(path)[:16]}.png"
     if not drawing.exists():
         drawing.parent.mkdir(parents=True, exist_ok=True)
         data = BytesIO()

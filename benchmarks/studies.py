@@ -102,10 +102,12 @@ def _runs(request: Request, rows: list[tuple[str, dict[str, Any]]]) -> list[Run]
 
 
 def check(request: Request) -> None:
-    """Refuse what is no protocol.
+    """Refuse what is no protocol, and a task that is named twice.
 
     Raises:
-        UsageError: If it is none.
+        UsageError: If it is so.
     """
     if request.protocol not in PROTOCOLS:
         raise UsageError(f"protocol is {request.protocol!r}, want {' or '.join(PROTOCOLS)}")
+    if len(set(request.tasks)) < len(request.tasks):
+        raise UsageError(f"tasks are {' '.join(request.tasks)}, want each once")

@@ -209,7 +209,7 @@ def spread(values: Sequence[float]) -> str:
 
 def statuses(records: Sequence[Record]) -> str:
     """Return every status with the number of runs that ended with it, most frequent first."""
-    counts = Counter(head for record in records for head in record["status"])
+    counts = Counter(head for record in records for head in dict.fromkeys(record["status"]))
     return ", ".join(f"{head} {count}" for head, count in counts.most_common())
 
 

@@ -1,6 +1,9 @@
 from xml.etree import ElementTree
 
+import pytest
+
 import figures
+from scda.models.errors import UsageError
 
 
 def test_the_curve_of_rejection_is_an_svg_with_every_value() -> None:
@@ -10,5 +13,12 @@ def test_the_curve_of_rejection_is_an_svg_with_every_value() -> None:
     ]
     svg = figures.rejection_svg(records)
     ElementTree.fromstring(svg)
-    # matplotlib draws text as paths and leaves what it says in a comment.
-    assert all(f"<!-- {value} -->" in svg for value in ("-1", "+0", "+1.5"))
+    assert all(f">{value}</text>" in svg for value in ("-1", "+0", "+1.5"))
+
+
+def test_only_the_records_that_the_page_speaks_of_are_drawn() -> None:
+    right = {"study": "main", "protocol": "P1", "preset": "robust"}
+    others = [{**right, "protocol": "P2"}, {**right, "preset": "paper"}, {"study": "k"}]
+    assert figures.main_records([*others, right]) == [right]
+    with pytest.raises(UsageError, match="no record of the main study"):
+        figures.main_records(others)

@@ -70,6 +70,8 @@ def test_a_run_is_written_shown_and_not_done_again(
         (["--method", "osbp"], "method is 'osbp', want scda"),
         (["--tasks", "A-B"], "task is 'A-B'"),
         (["--rows", "k=2"], "study ablation has no row k=2"),
+        (["--rows", "restarts=1", "restart=1"], "study ablation has no row restart=1"),
+        (["--tasks", "A-W", "A-W"], "tasks are A-W A-W, want each once"),
         (["--seeds", "0"], "0 seeds and 1 jobs; want 1 or more"),
     ],
 )

@@ -26,6 +26,22 @@ def test_a_torn_last_line_is_no_record_and_is_overwritten(tmp_path: Path) -> Non
     assert path.read_text() == '{"seed": 0}\n{"seed": 2}\n'
 
 
+def test_a_last_record_without_line_feed_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text('{"seed": 0}\n{"seed": 1}')
+    assert results.read(path) == [{"seed": 0}, {"seed": 1}]
+    results.append(path, {"seed": 2})
+    assert results.read(path) == [{"seed": 0}, {"seed": 1}, {"seed": 2}]
+
+
+def test_what_is_no_results_file_is_not_destroyed(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("remember the milk")
+    with pytest.raises(UsageError, match="would destroy it"):
+        results.append(path, {"seed": 2})
+    assert path.read_text() == "remember the milk"
+
+
 @pytest.mark.parametrize("line", ["path,status", "[1, 2]"])
 def test_another_file_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "out.jsonl"
