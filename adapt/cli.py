@@ -257,6 +257,7 @@ def review(
         Path | None, typer.Option(help="The target images; default: where training found them.")
     ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Look at what was discovered on a local page: name, merge, drop; Ctrl-C ends it."""
@@ -265,7 +266,9 @@ def review(
 
     def say(address: str) -> None:
         typer.echo(address)
-        typer.echo("the address is a key: whoever has it can change names; Ctrl-C ends", err=True)
+        if not quiet:
+            note = "the address is a key: whoever has it can change names; Ctrl-C ends"
+            typer.echo(note, err=True)
 
     with suppress(KeyboardInterrupt, _Terminated):  # the ordinary end
         serve_review(

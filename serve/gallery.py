@@ -73,7 +73,8 @@ def open_gallery(bundle: Path, manifest: Manifest, target: Path | None = None) -
         return Gallery([], None, "the bundle was made without neighbours")
     pictures = read_pictures(bundle)
     if root == Path() or not root.is_dir():
-        return Gallery(pictures, None, f"the target folder {root} is not on this machine; --target")
+        why_not = f"the target folder {root} is not on this machine; --target DIR says where it is"
+        return Gallery(pictures, None, why_not)
     return Gallery(pictures, root)
 
 

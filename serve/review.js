@@ -6,22 +6,50 @@ const POLL_MS = 3000;
 const cards = new Map(); // class id → its card; cards are changed in place, so that typing stays
 let state = null;
 let marked = []; // class ids, the first one stays when they are merged
-let gallery = null; // { classId, start, total } of the open image dialog
+let gallery = null; // { id, start } of the open image dialog: its class, and the images it has
 
 // ---- talking to the server
 
+let orders = 0; // begun and ended: a state that was asked for before one of them may be old
+let queue = Promise.resolve(); // orders go one after the other, in the order they were given
+let missing = ""; // what the last look at the state complained of
+
 async function fetchState() {
+  const before = orders;
+  let body, problem = "";
   try {
     const response = await fetch("state");
-    const body = await response.json();
-    if (!response.ok) return refuse(body.error);
-    if (!state || body.version !== state.version) show(body);
+    body = await response.json();
+    if (!response.ok) problem = body.error;
   } catch {
-    refuse("The review program does not answer; is it still running?");
+    problem = "The review program does not answer; is it still running?";
   }
+  if (before !== orders) return;
+  complain(problem);
+  if (!problem && (!state || body.version !== state.version)) show(body);
 }
 
-async function order(action, fields, said) {
+/** Says what a look complained of until a look goes well; what an order said, and an offer, stay. */
+function complain(problem) {
+  const text = $("refused").querySelector("p").textContent;
+  const ours = $("refused").hidden || text === missing;
+  missing = problem;
+  if (!ours) return;
+  if (problem) refuse(problem);
+  else $("refused").hidden = true;
+}
+
+function order(action, fields, said) {
+  queue = queue.then(async () => {
+    orders += 1;
+    const done = await send(action, fields, said);
+    orders += 1;
+    return done;
+  });
+  return queue;
+}
+
+async function send(action, fields, said) {
   let response, body;
   try {
     response = await fetch("change", {
@@ -78,11 +106,20 @@ function show(next) {
   $("dropped-section").hidden = !dropped.length;
   $("dropped-count").textContent = `${dropped.length}`;
   $("known-count").textContent = `${state.classes.length - discovered.length}`;
+  showNotes();
   $("undo").disabled = !state.undo;
   $("undo").textContent = state.undo ? `Undo: ${state.undo}` : "Undo";
   $("undo").title = $("undo").textContent;
   $("history").replaceChildren(...state.history.map(historyLine));
   showMarked();
+}
+
+function showNotes() {
+  const odd = state.status.filter((word) => word !== "ok");
+  const notes = odd.length ? [`Training said: ${odd.join(", ")}. Look at the pictures with that in mind.`] : [];
+  if (state.why_no_images) notes.push(`Only the typical images can be seen: ${state.why_no_images}.`);
+  $("notes").textContent = notes.join(" ");
+  $("notes").hidden = !notes.length;
 }
 
 function historyLine(change) {
@@ -115,7 +152,10 @@ function makeCard(info) {
 function update(card, info) {
   const name = card.querySelector(".name input");
   const label = info.named || info.kind === "known" ? info.label : "";
-  if (name.value === (name.dataset.saved ?? "")) name.value = label; // else it is being typed in
+  const before = name.dataset.saved ?? "";
+  if (name.value === before) name.value = label; // else it is being typed in
+  else if (label && label !== before && label !== name.value.trim())
+    say(`${info.class_id} was named ${label} elsewhere; Enter puts your name in its place`);
   name.dataset.saved = label;
   card.setAttribute("aria-label", info.label);
   card.querySelector(".facts").textContent = facts(info);
@@ -287,10 +327,18 @@ async function openImages(id) {
 }
 
 async function moreImages() {
-  const surest = !$("unsure").checked;
-  const response = await fetch(`images/${gallery.id}?start=${gallery.start}&surest_first=${surest}`);
-  const body = await response.json();
-  $("images-why").textContent = `${body.total} images at training`;
+  const asked = gallery;
+  const { id, start } = gallery;
+  let body;
+  try {
+    const response = await fetch(`images/${id}?start=${start}&surest_first=${!$("unsure").checked}`);
+    body = await response.json();
+  } catch {
+    body = { error: "The review program does not answer; is it still running?" };
+  }
+  if (asked !== gallery || start !== gallery.start) return; // another class, order or page by now
+  $("images-why").textContent = body.error ?? `${body.total} images at training`;
+  if (body.error) return;
   $("images-grid").append(...body.images.map(figure));
   gallery.start += body.images.length;
   $("more").hidden = gallery.start >= body.total;
@@ -402,7 +450,7 @@ $("unmark").addEventListener("click", () => {
 });
 $("more").addEventListener("click", moreImages);
 $("unsure").addEventListener("change", () => {
-  gallery.start = 0;
+  gallery = { id: gallery.id, start: 0 };
   $("images-grid").replaceChildren();
   moreImages();
 });
@@ -410,5 +458,9 @@ for (const close of document.querySelectorAll("dialog .close"))
   close.addEventListener("click", () => close.closest("dialog").close());
 document.addEventListener("visibilitychange", () => document.hidden || fetchState());
 window.addEventListener("focus", fetchState);
+window.addEventListener("beforeunload", (event) => {
+  const names = [...document.querySelectorAll(".card .name input")];
+  if (names.some((name) => name.value !== (name.dataset.saved ?? ""))) event.preventDefault(); // it asks
+});
 setInterval(() => document.hidden || fetchState(), POLL_MS);
 fetchState().then(() => visible()[0]?.focus({ preventScroll: true }));

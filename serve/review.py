@@ -13,6 +13,7 @@ from typing import Any, Literal
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
 
 from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
@@ -161,7 +162,9 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
 
 def _shape_errors(app: FastAPI, review: Review) -> None:
     def refuse(status: int, error: Exception, **more: Any) -> JSONResponse:
-        return JSONResponse({"error": " ".join(str(error).split()), **more}, status)
+        # What was asked for may hold half a surrogate pair, which no answer can.
+        text = str(error).encode("utf-8", "backslashreplace").decode()
+        return JSONResponse({"error": " ".join(text.split()), **more}, status)
 
     @app.exception_handler(SaveError)
     async def _(request: Request, error: SaveError) -> JSONResponse:
@@ -178,6 +181,10 @@ def _shape_errors(app: FastAPI, review: Review) -> None:
     @app.exception_handler(ImageError)
     async def _(request: Request, error: ImageError) -> JSONResponse:
         return refuse(404, error)
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> JSONResponse:
+        return refuse(error.status_code, ValueError(error.detail))
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("adapt", "models", "serve")
+SHIPPED = (".py", ".html", ".css", ".js")
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,9 @@ def test_wheel_holds_every_module_and_page(names: set[str]) -> None:
         f"scda/{path.relative_to(ROOT)}"
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".html")
+        if path.suffix in SHIPPED
     }
-    assert ours == {name for name in names if name.endswith((".py", ".html"))}
+    assert ours == {name for name in names if name.endswith(SHIPPED)}
 
 
 def test_base_dependencies_never_include_torch(wheel: zipfile.ZipFile) -> None:

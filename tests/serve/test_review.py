@@ -1,5 +1,6 @@
 import asyncio
 import errno
+import json
 import os
 import signal
 import socket
@@ -26,6 +27,7 @@ from tests.bundles import make_bundle, picture
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 HOST = "http://127.0.0.1:4242"
+JSON = {"Content-Type": "application/json"}
 
 
 @pytest.fixture
@@ -104,13 +106,30 @@ def test_a_refused_order_says_why_and_how_things_stand(app: FastAPI) -> None:
         {"json": {"action": "explode"}},
         {"json": {"action": "name", "class_ids": "discovered-000"}},
         {"json": [1]},
-        {"content": b"{", "headers": {"Content-Type": "application/json"}},
+        {"content": b"{", "headers": JSON},
+        {"json": {"action": "undo", "version": "latest"}},
     ],
 )
 def test_what_is_no_order_is_a_400(app: FastAPI, content: dict[str, Any]) -> None:
     response = ask(app, "POST", "/token/change", **content)
     assert response.status_code == 400
     assert response.json()["error"].startswith("not an order of this page")
+
+
+@pytest.mark.parametrize("field", ["action", "class_ids", "label"])
+def test_half_a_character_is_refused(app: FastAPI, field: str) -> None:
+    order = {"action": "name", "class_ids": [D0], "label": "x"}
+    order[field] = ["\udcff"] if field == "class_ids" else "\udcff"
+    response = ask(app, "POST", "/token/change", content=json.dumps(order), headers=JSON)
+    assert response.status_code in (400, 409)
+    assert response.json()["error"]
+
+
+def test_what_cannot_even_be_parsed_has_the_shape_of_every_error(app: FastAPI) -> None:
+    deep = ask(app, "POST", "/token/change", content=b"[" * 30_000, headers=JSON)
+    for response in (deep, ask(app, "GET", "/token/nothing")):
+        assert response.status_code in (400, 404)
+        assert list(response.json()) == ["error"]
 
 
 def test_without_the_token_there_is_nothing(app: FastAPI) -> None:
@@ -243,8 +262,13 @@ def test_served_answers_follow_the_page_without_restart(
     assert served("yellow")["kind"] == "unknown"
 
 
-def test_the_program_says_its_address_and_ends_on_a_signal(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_the_program_says_its_address_and_ends_on_a_signal(
+    folder: Path, number: int, quiet: bool
+) -> None:
     words = [sys.executable, "-m", "scda.adapt", "review", folder, "--no-browser"]
+    words += ["--quiet"] if quiet else []
     process = subprocess.Popen(
         [str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -254,10 +278,10 @@ def test_the_program_says_its_address_and_ends_on_a_signal(folder: Path) -> None
     assert len(address.split("/")[3]) >= 32
     page = httpx.get(address, timeout=10)
     assert "What was found" in page.text
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 0, said
-    assert said.count("\n") == 1
+    assert said.count("\n") == (0 if quiet else 1)
 
 
 def test_a_port_that_cannot_be_had_is_told(folder: Path) -> None:

@@ -1,17 +1,21 @@
+import errno
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Dialog, Page, Route, expect
 
 from scda.models.bundle import NAMES, read_manifest
 from scda.models.names import Names, read_names
 from scda.models.naming import change_names
 from scda.serve.review import create_review_app
 from tests.browser import opened, running, too_wide
-from tests.bundles import make_bundle
+from tests.bundles import make_bundle, picture
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 
@@ -216,3 +220,118 @@ def test_it_fits(site: Site, chromium: Browser, width: int, dark: bool) -> None:
         assert page.locator("img:not([alt])").count() == 0
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") != dark
+
+
+def give_name(page: Page, class_id: str, name: str) -> None:
+    page.fill(f"#{class_id} .name input", name)
+    page.press(f"#{class_id} .name input", "Enter")
+
+
+def test_an_answer_from_before_a_change_does_not_take_it_off_the_page(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/state", lambda route: held.append(route))
+    old = page.evaluate("state")
+    page.evaluate("void fetchState()")
+    give_name(page, D0, "stapler")
+    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    for route in held:
+        route.fulfill(json=old)
+    page.wait_for_load_state("networkidle")
+    assert name_of(page, D0) == "stapler"
+
+
+def test_what_was_asked_for_first_is_done_first(page: Page, site: Site) -> None:
+    page.fill(f"#{D0} .name input", "stapler")
+    page.click(f"#{D0} .drop")  # leaving the field saves the name
+    expect(page.locator("#said")).to_have_text(f"dropped {D0}")
+    assert [change.did for change in site.names().history] == [
+        f"named {D0} stapler",
+        f"dropped {D0}",
+    ]
+
+
+def test_a_server_that_comes_back_ends_the_complaint(page: Page) -> None:
+    page.route("**/state", lambda route: route.fulfill(status=500, json={"error": "damaged"}))
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_have_text("damaged")
+    page.unroute("**/state")
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_be_hidden()
+    give_name(page, D0, "red")
+    expect(page.locator("#refused")).to_contain_text("There is a class red already")
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_be_visible()  # an offer stays until it is answered
+
+
+def test_a_full_disk_is_told_until_the_name_is_saved(
+    page: Page, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        give_name(page, D0, "stapler")
+        expect(page.locator("#refused")).to_contain_text("cannot save: No space left on device")
+        page.evaluate("fetchState()")
+        expect(page.locator("#refused")).to_be_visible()
+        assert name_of(page, D0) == "stapler"
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#refused")).to_be_hidden()
+    assert site.names().labels == {D0: "stapler"}
+
+
+def test_a_name_given_elsewhere_meanwhile_is_told(page: Page, site: Site) -> None:
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("tape")
+    change_names(site.folder, lambda naming, names: naming.name(names, D0, "pen"))
+    page.evaluate("fetchState()")
+    expect(page.locator("#said")).to_contain_text(f"{D0} was named pen elsewhere")
+    assert name_of(page, D0) == "tape"
+
+
+def test_a_page_with_unsaved_typing_asks_before_it_is_left(page: Page) -> None:
+    asked: list[str] = []
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", answer)
+    page.reload()
+    assert asked == []
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("tape")
+    page.reload()
+    assert asked == ["beforeunload"]
+
+
+def test_what_training_doubts_and_why_images_are_missing_is_said(page: Page) -> None:
+    expect(page.locator("#notes")).to_have_text(
+        "Only the typical images can be seen: the bundle was made without neighbours."
+    )
+    page.evaluate("state.status = ['k unsure']; show(state)")
+    expect(page.locator("#notes")).to_contain_text("Training said: k unsure.")
+
+
+def test_all_images_of_a_class_surest_or_least_sure_first(
+    site: Site, chromium: Browser, tmp_path: Path
+) -> None:
+    paths = [f"{number}.jpg" for number in range(70)]  # more than are shown at once
+    table = {"path": paths, "class_id": [D0] * 70, "confidence": [1 - n / 100 for n in range(70)]}
+    pq.write_table(pa.table(table), site.folder / "neighbours.parquet")
+    (tmp_path / "target").mkdir()
+    for path in paths:
+        (tmp_path / "target" / path).write_bytes(picture("yellow"))
+    app = create_review_app(site.folder, "token", target=tmp_path / "target")
+    with running(app) as address, opened(chromium, f"{address}/token/") as page:
+        page.click(f"#{D0} .all")
+        images = page.locator("#images-grid img")
+        expect(images).to_have_count(60)
+        page.dblclick("#more")  # twice at once gives the rest once
+        expect(images).to_have_count(70)
+        page.evaluate("for (const _ of [1, 2, 3]) $('unsure').click()")
+        expect(images).to_have_count(60)
+        expect(images.first).to_have_attribute("alt", "69.jpg")
+        expect(images.first).to_have_js_property("naturalWidth", 48)
+        assert [image.get_attribute("alt") for image in images.all()] == paths[:9:-1]
