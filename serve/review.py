@@ -24,7 +24,13 @@ from scda.serve.review_guard import ReviewGuard
 
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
-_ASSETS = {"": "text/html", "review.css": "text/css", "review.js": "text/javascript"}
+_SCRIPTS = ("orders", "cards", "says", "images", "keys")
+_ASSETS = {
+    "": "text/html",
+    "review.css": "text/css",
+    **{f"review_{name}.js": "text/javascript" for name in _SCRIPTS},
+    "review.js": "text/javascript",
+}
 _CACHED = {"Cache-Control": "private, max-age=3600"}  # pictures of a bundle never change
 
 

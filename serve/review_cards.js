@@ -1,0 +1,129 @@
+"use strict";
+// One card per class, changed in place, so that what is being typed stays.
+
+function show(next) {
+  state = next;
+  marked = marked.filter((id) => standing(id));
+  for (const info of state.classes) update(cards.get(info.class_id) || makeCard(info), info);
+  const discovered = state.classes.filter((info) => info.kind === "discovered");
+  const open = discovered.filter((info) => !info.merged_into && !info.dropped);
+  const dropped = state.classes.filter((info) => info.dropped && !info.merged_into);
+  const named = open.filter((info) => info.named).length;
+  $("progress").textContent = open.length ? `${named} of ${open.length} discovered classes named` : "";
+  $("none").hidden = discovered.length > 0;
+  $("dropped-section").hidden = !dropped.length;
+  $("dropped-count").textContent = `${dropped.length}`;
+  $("known-count").textContent = `${state.classes.length - discovered.length}`;
+  showNotes();
+  $("undo").disabled = !state.undo;
+  $("undo").textContent = state.undo ? `Undo: ${state.undo}` : "Undo";
+  $("undo").title = $("undo").textContent;
+  $("history").replaceChildren(...state.history.map(historyLine));
+  showMarked();
+}
+
+function showNotes() {
+  const odd = state.status.filter((word) => word !== "ok");
+  const notes = odd.length ? [`Training said: ${odd.join(", ")}. Look at the pictures with that in mind.`] : [];
+  if (state.why_no_images) notes.push(`Only the typical images can be seen: ${state.why_no_images}.`);
+  $("notes").textContent = notes.join(" ");
+  $("notes").hidden = !notes.length;
+}
+
+function historyLine(change) {
+  const line = document.createElement("li");
+  line.textContent = `${new Date(change.at).toLocaleString()}: ${change.did}`;
+  return line;
+}
+
+function makeCard(info) {
+  const card = $("card").content.firstElementChild.cloneNode(true);
+  const id = info.class_id;
+  card.id = id;
+  card.querySelector(".pictures").replaceChildren(...pictures(info, info.pictures));
+  const name = card.querySelector(".name input");
+  name.setAttribute("aria-label", `name of ${id}`);
+  name.placeholder = `name of ${id}`;
+  name.addEventListener("keydown", (event) => onNameKey(event, id));
+  name.addEventListener("change", () => saveName(id));
+  card.querySelector(".mark input").addEventListener("change", () => toggleMark(id));
+  card.querySelector(".mark span").textContent = `mark ${id} for merging`;
+  card.querySelector(".really").addEventListener("change", (event) => isReally(id, event.target));
+  card.querySelector(".all").addEventListener("click", () => openImages(id));
+  card.querySelector(".drop").addEventListener("click", () => drop(id));
+  card.querySelector(".restore").addEventListener("click", () => restore(id));
+  card.addEventListener("focusin", () => setCurrent(card));
+  cards.set(id, card);
+  return card;
+}
+
+function update(card, info) {
+  const name = card.querySelector(".name input");
+  const label = info.named || info.kind === "known" ? info.label : "";
+  const before = name.dataset.saved ?? "";
+  if (name.value === before) name.value = label; // else it is being typed in
+  else if (label && label !== before && label !== name.value.trim())
+    say(`${info.class_id} was named ${label} elsewhere; Enter puts your name in its place`);
+  name.dataset.saved = label;
+  card.setAttribute("aria-label", info.label);
+  card.querySelector(".facts").textContent = facts(info);
+  const members = state.classes.filter((other) => other.merged_into === info.class_id);
+  card.querySelector(".members").replaceChildren(...members.map(memberLine));
+  card.classList.toggle("dropped", info.dropped);
+  name.disabled = info.dropped;
+  card.querySelector(".restore").hidden = !info.dropped;
+  card.querySelector(".drop").hidden = info.dropped || info.kind === "known";
+  card.querySelector(".mark").hidden = info.dropped;
+  card.querySelector(".all").hidden = Boolean(state.why_no_images);
+  fillReally(card.querySelector(".really"), info);
+  place(card, info);
+}
+
+function place(card, info) {
+  if (info.merged_into) return card.remove();
+  const home = info.dropped ? "dropped" : info.kind;
+  const order = state.classes.map((other) => other.class_id);
+  const after = [...$(home).children].find((c) => order.indexOf(c.id) > order.indexOf(info.class_id));
+  if (card.parentElement === $(home) && card.nextElementSibling === (after || null)) return;
+  const focused = card.contains(document.activeElement) ? document.activeElement : null;
+  $(home).insertBefore(card, after || null);
+  if (focused) focused.focus();
+}
+
+function facts(info) {
+  const near = state.classes.find((other) => other.class_id === info.nearest_known);
+  const parts = [info.class_id, `${info.size} images`, `confidence ${info.confidence.toFixed(2)}`];
+  if (near) parts.push(`nearest known: ${near.label}`);
+  return parts.join(" · ");
+}
+
+function pictures(info, count) {
+  return Array.from({ length: count }, (_, number) => {
+    const image = document.createElement("img");
+    image.src = `pictures/${info.class_id}/${number}`;
+    image.alt = `typical image ${number + 1} of ${info.class_id}`;
+    image.loading = "lazy";
+    return image;
+  });
+}
+
+function memberLine(info) {
+  const line = document.createElement("li");
+  const text = document.createElement("span");
+  text.textContent = `with ${info.label} · ${info.size} images`;
+  const strip = document.createElement("div");
+  strip.className = "pictures";
+  strip.replaceChildren(...pictures(info, Math.min(4, info.pictures)));
+  line.append(text, button("Take out", () => restore(info.class_id)), strip);
+  return line;
+}
+
+function fillReally(select, info) {
+  const others = state.classes.filter(
+    (other) =>
+      other.class_id !== info.class_id && standing(other.class_id) && (other.kind === "known" || other.named)
+  );
+  const choices = others.map((other) => new Option(other.label, other.class_id));
+  select.replaceChildren(new Option("is really …", ""), ...choices);
+  select.hidden = info.kind === "known" || info.dropped;
+}

@@ -1,0 +1,82 @@
+"use strict";
+// The keyboard: between cards, and on one.
+
+let current = null;
+
+function setCurrent(card) {
+  if (current && current !== card) current.tabIndex = -1;
+  current = card;
+  card.tabIndex = 0;
+}
+
+const visible = () => [...document.querySelectorAll(".card")].filter((card) => card.checkVisibility());
+
+function neighbour(card, step) {
+  const all = visible();
+  return all[all.indexOf(card) + step];
+}
+
+function move(step) {
+  const next = current && current.isConnected ? neighbour(current, step) : visible()[0];
+  if (next) next.focus();
+}
+
+function edit(id) {
+  const name = cards.get(id).querySelector(".name input");
+  name.focus();
+  name.select();
+}
+
+async function onNameKey(event, id) {
+  const name = event.target;
+  if (event.key === "Escape") {
+    name.value = name.dataset.saved;
+    cards.get(id).focus();
+  } else if (event.key === "Enter" && !event.isComposing) {
+    event.preventDefault();
+    if (await saveName(id)) nextUnnamed(id);
+  } else return;
+  event.stopPropagation();
+}
+
+function nextUnnamed(id) {
+  const ids = state.classes.map((info) => info.class_id);
+  const later = [...ids.slice(ids.indexOf(id) + 1), ...ids.slice(0, ids.indexOf(id))];
+  const next = later.find((other) => classOf(other).kind === "discovered" && standing(other) && !classOf(other).named);
+  cards.get(standing(next) ? next : id).focus();
+}
+
+const KEYS = {
+  j: () => move(1),
+  ArrowDown: () => move(1),
+  ArrowRight: () => move(1),
+  k: () => move(-1),
+  ArrowUp: () => move(-1),
+  ArrowLeft: () => move(-1),
+  u: undo,
+  "?": () => $("keys").showModal(),
+  M: () => marked.length > 1 && merge(marked),
+};
+
+const CARD_KEYS = {
+  Enter: edit,
+  n: edit,
+  m: toggleMark,
+  r: (id) => cards.get(id).querySelector(".really").focus(),
+  d: (id) => (standing(id) ? classOf(id).kind === "discovered" && drop(id) : restore(id)),
+  o: (id) => state.why_no_images || openImages(id),
+};
+
+document.addEventListener("keydown", (event) => {
+  if ((event.ctrlKey || event.metaKey) && event.key === "z" && event.target.type !== "text") {
+    event.preventDefault(); // the browser would undo in the field that was typed in last
+    return undo();
+  }
+  const typing = event.target.matches("input[type=text], select, dialog *");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !state) return;
+  const onCard = event.target.matches(".card") && CARD_KEYS[event.key];
+  const run = onCard ? () => onCard(event.target.id) : KEYS[event.key];
+  if (!run) return;
+  event.preventDefault();
+  run();
+});

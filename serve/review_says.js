@@ -1,0 +1,94 @@
+"use strict";
+// What a person says of classes: name, merge, drop, restore, undo.
+
+const classOf = (id) => state.classes.find((info) => info.class_id === id);
+
+function standing(id) {
+  const info = classOf(id);
+  return info && !info.merged_into && !info.dropped;
+}
+
+const saving = new Map(); // class id → what is under way: Enter and leaving a field both save
+
+function saveName(id) {
+  if (!saving.has(id)) saving.set(id, sendName(id).finally(() => saving.delete(id)));
+  return saving.get(id);
+}
+
+async function sendName(id) {
+  const name = cards.get(id).querySelector(".name input");
+  const label = name.value;
+  if (label.trim() === name.dataset.saved) return true;
+  const holder = state.classes.find((info) => info.label === label.trim() && standing(info.class_id));
+  if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name taken away")) {
+    name.value = name.dataset.saved; // as it is kept, without space around it
+    return true;
+  }
+  if (holder && holder.class_id !== id) offerMerge(holder, id);
+  return false;
+}
+
+function offerMerge(holder, id) {
+  const ids = classOf(id).kind === "known" ? [id, holder.class_id] : [holder.class_id, id];
+  const yes = button("Merge the two", () => merge(ids));
+  const no = button("No, another name", () => {
+    $("refused").hidden = true;
+    edit(id);
+  });
+  refuse(`There is a class ${holder.label} already. Is ${id} the same thing?`, [yes, no]);
+  yes.focus();
+}
+
+async function merge(ids) {
+  const [into] = ids;
+  for (const id of ids) {
+    const name = cards.get(id).querySelector(".name input");
+    name.value = name.dataset.saved; // the name of a class that goes is typed for nothing
+  }
+  if (await order("merge", { class_ids: ids }, `merged ${ids.length} classes`)) {
+    marked = [];
+    showMarked();
+    cards.get(into).focus();
+  }
+}
+
+async function isReally(id, select) {
+  const into = select.value;
+  select.value = "";
+  if (into) await merge([into, id]);
+}
+
+async function drop(id) {
+  const next = neighbour(cards.get(id), 1) || neighbour(cards.get(id), -1);
+  if (await order("drop", { class_ids: [id] }, `dropped ${id}`)) (next || document.body).focus();
+}
+
+async function restore(id) {
+  if (await order("restore", { class_ids: [id] }, `restored ${id}`)) cards.get(id).focus();
+}
+
+async function undo() {
+  const did = state.undo;
+  if (did) await order("undo", { version: state.version }, `undid: ${did}`);
+}
+
+
+function toggleMark(id) {
+  if (!standing(id)) return;
+  marked = marked.includes(id) ? marked.filter((other) => other !== id) : [...marked, id];
+  showMarked();
+}
+
+function showMarked() {
+  // A known class is what the others really are, whenever it was marked.
+  marked.sort((one, two) => (classOf(two).kind === "known") - (classOf(one).kind === "known"));
+  for (const [id, card] of cards) {
+    card.classList.toggle("marked", marked.includes(id));
+    card.querySelector(".mark input").checked = marked.includes(id);
+  }
+  $("mergebar").hidden = marked.length === 0;
+  if (!marked.length) return;
+  const into = classOf(marked[0]).label;
+  $("marked").textContent = `${marked.length} marked; all become ${into}`;
+  $("merge").disabled = marked.length < 2;
+}
