@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -143,8 +143,28 @@ def label(
     bundle: Bundle,
     images: Annotated[list[Path], typer.Argument(help="Folders or files.")],
     out: Annotated[
-        list[str], typer.Option(help="FILE.csv or FILE.jsonl, may be repeated; - is CSV on stdout.")
-    ],
+        list[str] | None,
+        typer.Option(
+            help="FILE.csv, .jsonl, .parquet, .labelstudio.json or .fiftyone.json; may be repeated;"
+            " - is CSV on stdout."
+        ),
+    ] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="FILE.npy for the features, a row per file.")
+    ] = None,
+    sort_into: Annotated[
+        Path | None, typer.Option(help="New folder: every file in a folder of its class.")
+    ] = None,
+    mode: Annotated[str, typer.Option(help="copy, hardlink or symlink.")] = "copy",
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Below it, `review` is true.")
+    ] = 0.0,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Entries of `top`, five without it.")
+    ] = None,
+    image_root: Annotated[
+        str | None, typer.Option(help="What Label Studio finds images under: a URL or a path.")
+    ] = None,
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
     workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
@@ -156,14 +176,24 @@ def label(
     """Label every image: one row per file, bad files included."""
     from scda.adapt.progress import Reporter
     from scda.serve.label import label as label_images
+    from scda.serve.outputs import DEFAULTS, Options
 
+    options = Options(
+        embeddings=embeddings,
+        sort_into=sort_into,
+        mode=mode,
+        image_root=DEFAULTS.image_root if image_root is None else image_root,
+        top=top,
+        min_confidence=min_confidence,
+    )
     predictor = _load(bundle, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("labelling", 0)
         summary = label_images(
             predictor,
             images,
-            out,
+            out or [],
+            options=options,
             recursive=recursive,
             batch_size=batch_size,
             workers=workers,
@@ -217,6 +247,30 @@ def evaluate(
     _print_json(fields) if as_json else _print_table(fields)
     if scored.rejected:
         raise typer.Exit(FAILED_INPUTS)
+
+
+@app.command()
+def review(
+    bundle: Bundle,
+    port: Annotated[int, typer.Option(min=0, help="0: a free one.")] = 0,
+    target: Annotated[
+        Path | None, typer.Option(help="The target images; default: where training found them.")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    verbose: Verbose = False,
+) -> None:
+    """Look at what was discovered on a local page: name, merge, drop; Ctrl-C ends it."""
+    from scda.models.bundle import bundle_folder
+    from scda.serve.review_server import serve_review
+
+    def say(address: str) -> None:
+        typer.echo(address)
+        typer.echo("the address is a key: whoever has it can change names; Ctrl-C ends", err=True)
+
+    with suppress(KeyboardInterrupt, _Terminated):  # the ordinary end
+        serve_review(
+            bundle_folder(bundle), port=port, target=target, browser=browser, on_address=say
+        )
 
 
 @app.command()

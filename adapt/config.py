@@ -10,6 +10,7 @@ from typing import Any
 from scda.models.errors import UsageError
 
 _SEEN_PER_CLASS = 640  # source images; right for 2, 10 and 25 classes (benchmarks/README.md)
+_MOST_REJECTION = 100  # nats; nothing or everything is called new long before
 _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
 
 CHOICES = {
@@ -93,8 +94,10 @@ class TrainConfig:
         for name in ("momentum", "weight_decay", "propagation"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, want 0 or more, less than 1")
-        if not math.isfinite(self.rejection):
-            raise UsageError(f"rejection is {self.rejection}, want a finite number")
+        if not abs(self.rejection) <= _MOST_REJECTION:
+            raise UsageError(
+                f"rejection is {self.rejection}, want -{_MOST_REJECTION} to {_MOST_REJECTION}"
+            )
         if not 0 < self.temperature < math.inf:
             raise UsageError(f"temperature is {self.temperature}, want more than 0")
         if not self.head_widths or min(self.head_widths) < 1:

@@ -68,11 +68,14 @@ def discover(
     """
     candidates = select(logits, num_known=num_known, implicit_share=config.implicit_share)
     notes: list[str] = []
-    if not len(candidates.implicit):
+    # Only who said that there are new classes gets some out of nothing.
+    if not len(candidates.implicit) and (config.novel == "yes" or config.k):
         candidates = _least_certain(candidates, logits)
         notes.append("k unsure: no image was called new; the tenth of highest entropy stood in")
     if not len(candidates.implicit):
-        return Discovery(0, candidates, nobody(), None, ["no image was called new"])
+        return Discovery(
+            0, candidates, nobody(), None, ["k unsure: no image is called new any more"]
+        )
     found = divide(candidates, features, backbone, num_known=num_known, config=config)
     return replace(found, notes=notes + found.notes)
 
@@ -106,7 +109,9 @@ def divide(
         k_scda = max(1, k_hat(curve) - num_known)
         k_graph = communities(points, candidates.known_labels, seed=config.seed)
         votes = {"scda": k_scda, "graph": k_graph, "both": math.ceil((k_scda + k_graph) / 2)}
-        k_star = _bounded(votes[config.k_method], len(candidates.implicit), config, notes)
+        k_star = _bounded(votes[config.k_method], len(candidates.implicit), config)
+        if max(k_star, k_scda) >= config.k_max:  # beyond it, the sweep did not look
+            notes.append(f"k at its bound: k_max = {config.k_max}; try a larger --k-max")
     labels = (
         _joint(points, candidates.known_labels, num_known + k_star, num_known, config)
         if config.assignment == "joint" and num_known + k_star <= len(points)
@@ -207,11 +212,8 @@ def _least_certain(candidates: Candidates, logits: Points) -> Candidates:
     return Candidates(candidates.known[kept], candidates.known_labels[kept], np.sort(tenth))
 
 
-def _bounded(wanted: int, num_implicit: int, config: TrainConfig, notes: list[str]) -> int:
-    k_star = max(1, min(wanted, config.k_max, num_implicit))
-    if k_star == config.k_max:
-        notes.append(f"k at its bound: k* = k_max = {config.k_max}; try a larger --k-max")
-    return k_star
+def _bounded(wanted: int, num_implicit: int, config: TrainConfig) -> int:
+    return max(1, min(wanted, config.k_max, num_implicit))
 
 
 def _separate(points: Points, k_star: int, config: TrainConfig) -> Clustering:

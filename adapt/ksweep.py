@@ -13,7 +13,7 @@ Scores = TypeVar("Scores")
 EVERY_UP_TO = 48  # values of k; fewer are all tried
 INTERVALS = 16  # of the first grid
 FINER = 4  # how much each grid is finer than the one before
-REACH = 3  # grid steps on either side of a pick: all that lies between two values of the last grid
+REACH = 3  # grid steps tried on either side of a pick; picks that move are followed
 
 
 def search(

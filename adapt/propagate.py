@@ -11,6 +11,7 @@ from scipy.sparse.linalg import cg
 from scipy.special import softmax
 
 from scda.adapt.kmeans import Points
+from scda.models.errors import GateError
 from scda.models.index import build_index, nearest, normalised
 
 _NEIGHBOURS = 5
@@ -68,4 +69,9 @@ def averaged(values: Points, graph: csr_array, reach: float) -> Points:
 def _spread(columns: NDArray[np.float64], graph: csr_array, reach: float) -> NDArray[np.float64]:
     """Solve (I - reach * graph) Z = columns by conjugate gradients."""
     system = diags_array(np.ones(len(columns))) - reach * graph
-    return np.stack([cg(system, column, x0=column)[0] for column in columns.T], axis=1)
+    solved = np.empty_like(columns)
+    for number, column in enumerate(columns.T):
+        solved[:, number], unfinished = cg(system, column, x0=column)
+        if unfinished:  # below reach 1 the system is well conditioned, and it is done long before
+            raise GateError(f"propagation {reach} did not settle; want a smaller one")
+    return solved

@@ -10,6 +10,7 @@ from scda.models.index import Ids, normalised
 LEAST_RESEMBLANCE = 0.7
 _MOST_NEW = 0.9  # of the target
 _UNSURE = 2  # times that one estimate of k* is the other
+_SHOWN = 5  # rounds, of hundreds perhaps
 _UNSTABLE = 1.5  # times that k* of one round is that of another
 
 
@@ -90,8 +91,8 @@ def _doubts_about_k(discovery: Discovery) -> list[str]:
                 "the graph; look at the discovered classes, then fix --k"
             )
     if len(path) > 1 and max(path[-2:]) > _UNSTABLE * min(path[-2:]):
-        rounds = ", ".join(map(str, path))
+        rounds = ", ".join(map(str, path[-_SHOWN:]))
         doubts.append(
-            f"unstable k: k* went {rounds} over the rounds; more --iterations, or fix --k"
+            f"unstable k: k* went {rounds} in the last rounds; more --iterations, or fix --k"
         )
     return doubts

@@ -4,8 +4,9 @@
 
 Trains, and lets an oracle name the discovered classes after the true class that most of their
 images have: two of one true class are merged, one of a known class is merged into it. Promotes, the
-source images with them, and trains again on the promoted folders with the same target. `acc_named`
-is the accuracy over all target images of the classes that have a name, the same ones both times.
+source images with them, and trains again on the promoted folders with the same target, by default
+with `--novel no`: who promotes has looked at everything that was found. `acc_named` is the accuracy
+over all target images of the classes that have a name, the same ones both times.
 
 Ends with a line for each answer; exit code 0 only if all pass.
 """
@@ -90,22 +91,23 @@ def main() -> int:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=user_cache() / "features")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--novel", default="no", help="of the second training (default no)")
     given = parser.parse_args()
-    config = TrainConfig(seed=given.seed)
     runs = [given.out / name for name in ("before", "after")]
     promoted = given.out / "promoted"
 
-    def adapt(source: Path, out: Path) -> None:
+    def adapt(source: Path, out: Path, novel: str) -> None:
+        config = TrainConfig(seed=given.seed, novel=novel)
         job = Job(source=source, target=given.target, out=out, cache=given.cache, config=config)
         with Reporter(quiet=True) as reporter:
             train(job, reporter)
 
-    adapt(given.source, runs[0])
+    adapt(given.source, runs[0], "auto")
     raw = judged(runs[0] / "bundle", given.labelled)
     names = name_by_majority(raw)
     before = judged(runs[0] / "bundle", given.labelled)
     promotion = promote(runs[0] / "bundle", promoted, source=given.source, mode="hardlink")
-    adapt(promoted, runs[1])
+    adapt(promoted, runs[1], given.novel)
     after = judged(runs[1] / "bundle", given.labelled)
 
     print(*promotion.lines(), *(change.did for change in names.history), sep="\n")

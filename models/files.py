@@ -4,8 +4,9 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from scda.models.errors import UsageError
 
@@ -71,6 +72,46 @@ def write_atomically(path: Path, data: bytes | str) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+@contextmanager
+def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
+    """Give a file that stands at `path` at the end, whole, or not at all.
+
+    Its temporary name is hidden, so that a walk through its folder passes over it.
+
+    Raises:
+        UsageError: If it cannot be written.
+    """
+    with errors_named(path):
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".scda-")
+    file = os.fdopen(handle, "wb")
+    try:
+        yield file
+        with errors_named(path):
+            file.flush()
+            _sync(file.fileno())
+            file.close()
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):  # closing writes what is left, and the disk may be full
+            file.close()
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def errors_named(path: Path) -> Iterator[None]:
+    """Let an error of writing say which file it was.
+
+    Raises:
+        UsageError: In place of any OSError: a full disk, a folder that may not be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot write: {error.strerror or error}") from None
 
 
 @contextmanager

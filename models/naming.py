@@ -23,6 +23,10 @@ LOCK = ".names.lock"
 _LOCK_SECONDS = 10.0
 
 
+class SaveError(UsageError):
+    """The names could not be saved; those that were there before still are."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Naming:
     """The classes of one bundle, and what may be said of them."""
@@ -95,11 +99,9 @@ class Naming:
         Raises:
             UsageError: If there is none.
         """
-        undone = {change.undoes for change in names.history}
-        open_changes = [c for c in names.history if not c.undoes and c.version not in undone]
-        if not open_changes:
+        last = undoable(names)
+        if last is None:
             raise UsageError("nothing to undo")
-        last = open_changes[-1]
         return _changed(names, last.before, f"undid: {last.did}", undoes=last.version)
 
     @property
@@ -136,6 +138,13 @@ class Naming:
         return next((i for i in others if self.label(names, i) == label), None)
 
 
+def undoable(names: Names) -> Change | None:
+    """Return the last change that was not taken back yet, if there is one."""
+    undone = {change.undoes for change in names.history}
+    still = [c for c in names.history if not c.undoes and c.version not in undone]
+    return still[-1] if still else None
+
+
 def clean_label(text: str) -> str:
     """Return a label as it is kept: composed Unicode without space around it.
 
@@ -162,7 +171,8 @@ def change_names(folder: Path, change: Apply) -> Names:
         change: Called once with the names in force, while no other writer can change them.
 
     Raises:
-        UsageError: If the change is refused, or the bundle cannot be written.
+        UsageError: If the change is refused.
+        SaveError: If the bundle cannot be written.
         GateError: If the bundle or its names.json is damaged.
     """
     naming = Naming(read_manifest(folder, checked=False).classes)
@@ -174,9 +184,9 @@ def change_names(folder: Path, change: Apply) -> Names:
             if after is not before:
                 write_atomically(path, json.dumps(after.to_json(), indent=1))
     except Timeout:
-        raise UsageError(f"{path}: somebody else is writing it; try again") from None
+        raise SaveError(f"{path}: somebody else is writing it; try again") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot save: {error.strerror or error}") from None
+        raise SaveError(f"{path}: cannot save: {error.strerror or error}") from None
     return after
 
 

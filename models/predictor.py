@@ -27,7 +27,7 @@ from scda.models.parity import Reference, check_parity
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
-TOP = 5  # entries of `top` and `nearest`
+TOP = 5  # entries of `nearest`, and of `top` if nobody asks for another number
 OUTLIER_QUANTILE = "q99"
 
 
@@ -125,20 +125,26 @@ class Predictor:
         """Return the bare outputs of the model for prepared images."""
         return Outputs(*self.session.run(np.stack(pixels)))
 
-    def describe(self, outputs: Outputs) -> list[Prediction]:
-        """Return the predictions that the outputs mean, under the names in force."""
+    def describe(self, outputs: Outputs, *, top: int = TOP) -> list[Prediction]:
+        """Return the predictions that the outputs mean, under the names in force.
+
+        Args:
+            outputs: From `run`.
+            top: Entries of each prediction's `top`; fewer where there are fewer classes.
+        """
         naming = self._naming
         named = outputs.probabilities @ naming.matrix  # (N, remaining)
         distances, ids = nearest(self._index, outputs.features, len(self._radii))
         outliers: NDArray[np.bool_] = np.all(distances > self._radii[ids], axis=1)
         return [
-            self._prediction(naming, *row)
+            self._prediction(naming, top, *row)
             for row in zip(named, distances, ids, outliers, strict=True)
         ]
 
     def _prediction(
         self,
         naming: "_Naming",
+        top: int,
         probabilities: NDArray[np.float32],
         distances: NDArray[np.float32],
         ids: NDArray[np.int64],
@@ -157,7 +163,7 @@ class Predictor:
             if len(order) > 1
             else 1.0,
             nearest=tuple(naming.nearest(self.manifest.class_ids, distances, ids)),
-            top=tuple(naming.entry(i, confidence=float(probabilities[i])) for i in order[:TOP]),
+            top=tuple(naming.entry(i, confidence=float(probabilities[i])) for i in order[:top]),
             model_id=self._id,
             names_version=naming.names.version,
         )

@@ -1,6 +1,7 @@
 """Images that may be bad to answers, one each: what labelling and the server share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from PIL import Image
 
@@ -10,6 +11,7 @@ from scda.models.preprocess import Pixels
 
 Prepared = Pixels | ImageError
 Answer = Prediction | ImageError
+T = TypeVar("T")
 
 
 def prepare(predictor: Predictor, read: Callable[[], Image.Image]) -> Prepared:
@@ -20,8 +22,12 @@ def prepare(predictor: Predictor, read: Callable[[], Image.Image]) -> Prepared:
         return error
 
 
-def answer(predictor: Predictor, prepared: Sequence[Prepared]) -> list[Answer]:
-    """Return one answer each, in order; a bad image is its own answer and disturbs no other."""
-    good = [pixels for pixels in prepared if not isinstance(pixels, ImageError)]
-    predictions = iter(predictor.predict(good))
-    return [pixels if isinstance(pixels, ImageError) else next(predictions) for pixels in prepared]
+def usable(prepared: Sequence[Prepared]) -> list[Pixels]:
+    """Return the good images, in order."""
+    return [pixels for pixels in prepared if not isinstance(pixels, ImageError)]
+
+
+def with_errors(prepared: Sequence[Prepared], said: Iterable[T]) -> list[T | ImageError]:
+    """Return what is said of each good image, in its place; a bad image is its own answer."""
+    of_good = iter(said)
+    return [pixels if isinstance(pixels, ImageError) else next(of_good) for pixels in prepared]

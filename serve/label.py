@@ -5,54 +5,23 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from scda.models.cpus import usable_cpus
-from scda.models.errors import DataError, ImageError
+from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.images import read_file
-from scda.models.predictor import Predictor
-from scda.serve.answer import Prepared, answer, prepare
-from scda.serve.inputs import find_inputs
-from scda.serve.rows import Row, check_outs, write_rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """What one labelling did."""
-
-    labels: dict[str, int]  # class label → files, most frequent first
-    errors: dict[str, int]  # error code → files, most frequent first
-    hidden: int  # files and folders passed over because their name starts with a dot
-    seconds: float
-    provider: str  # what ran the model: cpu or cuda
-
-    @property
-    def num_failed(self) -> int:
-        """How many files have an error row."""
-        return sum(self.errors.values())
-
-    @property
-    def num_files(self) -> int:
-        """How many files have a row."""
-        return sum(self.labels.values()) + self.num_failed
-
-    @property
-    def images_per_second(self) -> float:
-        """Files per second, bad ones included."""
-        return self.num_files / max(self.seconds, 1e-9)
-
-    def lines(self) -> list[str]:
-        """Return the summary as a person reads it."""
-        return [
-            f"{self.num_files} files in {self.seconds:.1f} s, "
-            f"{self.images_per_second:.1f} images/s on {self.provider}",
-            *(f"{count:8}  {label}" for label, count in self.labels.items()),
-            *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
-            *([f"{self.hidden:8}  hidden, passed over"] if self.hidden else []),
-        ]
+from scda.models.predictor import TOP, Prediction, Predictor
+from scda.models.preprocess import Pixels
+from scda.serve.answer import Prepared, prepare, usable, with_errors
+from scda.serve.inputs import Inputs, find_inputs
+from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
+from scda.serve.rows import About, Row
+from scda.serve.summary import Summary
 
 
 def label(
@@ -60,6 +29,7 @@ def label(
     inputs: Sequence[Path],
     outs: Sequence[str],
     *,
+    options: Options = DEFAULTS,
     recursive: bool = True,
     batch_size: int = 32,
     workers: int = 0,
@@ -74,6 +44,7 @@ def label(
         predictor: The loaded bundle.
         inputs: Folders, or single files.
         outs: As in `write_rows`. Earlier results of these names are replaced, never labelled.
+        options: What else is written, and what rows say.
         recursive: Whether sub-folders are labelled as well.
         batch_size: Files per call of the model; the last call gets what is left.
         workers: Threads that read and decode; 0 takes the CPUs this process may use.
@@ -83,15 +54,17 @@ def label(
         UsageError: If an input or output does not exist or is wrong, or inputs overlap.
         DataError: If there is no file to label.
     """
-    check_outs(outs)
-    files = find_inputs(inputs, outs, recursive=recursive)
+    _check(predictor, options)
+    check_outs(outs, options, inputs)
+    files = find_inputs(inputs, written(outs, options), recursive=recursive)
     total = sum(1 for _ in files)
     if not total:
         raise DataError(f"no file to label in {', '.join(map(str, inputs))}")
     labels, errors = Counter[str](), Counter[str]()
     hidden, started = files.count_hidden(), time.monotonic()
-    with _pool(workers) as pool, write_rows(outs) as write:
-        for rows in label_files(predictor, files, pool, batch_size=batch_size):
+    about = _about(predictor, files, options)
+    with _pool(workers) as pool, write_rows(outs, about, options) as write:
+        for rows in label_files(predictor, files, pool, batch_size=batch_size, options=options):
             write(rows)
             errors.update(row.answer.code for row in rows if isinstance(row.answer, ImageError))
             labels.update(
@@ -108,7 +81,12 @@ def label(
 
 
 def label_files(
-    predictor: Predictor, files: Iterable[tuple[str, Path]], pool: Executor, *, batch_size: int
+    predictor: Predictor,
+    files: Iterable[tuple[str, Path]],
+    pool: Executor,
+    *,
+    batch_size: int,
+    options: Options = DEFAULTS,
 ) -> Iterator[list[Row]]:
     """Yield the rows of files in order, `batch_size` at a time.
 
@@ -119,11 +97,53 @@ def label_files(
         files: The path to stand in the row, and the file.
         pool: What reads and decodes.
         batch_size: Files per call of the model.
+        options: What rows say.
     """
     prepared = _in_order(pool, partial(_prepare, predictor), files, ahead=2 * batch_size)
     while batch := list(islice(prepared, batch_size)):
-        answers = answer(predictor, [pixels for _, pixels in batch])
-        yield [Row(name, given) for (name, _), given in zip(batch, answers, strict=True)]
+        yield _rows(predictor, batch, options)
+
+
+def _rows(
+    predictor: Predictor, batch: Sequence[tuple[str, Prepared]], options: Options
+) -> list[Row]:
+    prepared = [pixels for _, pixels in batch]
+    answers = with_errors(prepared, _answers(predictor, usable(prepared), options.top or TOP))
+    return [
+        Row(name, given)
+        if isinstance(given, ImageError)
+        else Row(name, given[0], given[0].confidence < options.min_confidence, given[1])
+        for (name, _), given in zip(batch, answers, strict=True)
+    ]
+
+
+def _answers(
+    predictor: Predictor, good: list[Pixels], top: int
+) -> list[tuple[Prediction, NDArray[np.float32]]]:
+    """Return the prediction and the features of each image."""
+    if not good:
+        return []
+    outputs = predictor.run(good)
+    return list(zip(predictor.describe(outputs, top=top), outputs.features, strict=True))
+
+
+def _check(predictor: Predictor, options: Options) -> None:
+    if not 0 <= options.min_confidence <= 1:
+        raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
+    num_classes = len(predictor.standing)
+    if options.top is not None and not 1 <= options.top <= num_classes:
+        raise UsageError(f"--top {options.top}; want 1 to {num_classes}, the number of classes")
+
+
+def _about(predictor: Predictor, files: Inputs, options: Options) -> About:
+    return About(
+        model_id=predictor.manifest.id,
+        names_version=predictor.names.version,
+        classes=predictor.standing,
+        width=predictor.session.width,
+        root=files.root,
+        image_root=options.image_root,
+    )
 
 
 def _prepare(predictor: Predictor, path: Path) -> Prepared:

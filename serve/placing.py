@@ -10,7 +10,9 @@ from pathlib import Path
 from scda.models.errors import UsageError
 
 MODES = ("copy", "hardlink", "symlink")
-_MAX_BYTES = 100  # of a folder's name; file systems allow 255 of a name
+ONE_DISK = "hardlink works on one disk only; use --mode copy"
+_MAX_BYTES = 100  # of a folder's name
+_MAX_NAME_BYTES = 255  # what file systems allow
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
@@ -22,9 +24,14 @@ def safe_name(label: str) -> str:
     return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
 
 
-def safe_names(labels: Iterable[str]) -> dict[str, str]:
-    """Return label → folder name; where two labels would share a folder, the later has a number."""
-    taken: set[str] = set()
+def safe_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+    """Return label → folder name; where two labels would share a folder, the later has a number.
+
+    Args:
+        labels: Of the classes.
+        reserved: Names that no label gets.
+    """
+    taken = {name.casefold(): 1 for name in reserved}
     return {label: _free(safe_name(label), "", taken) for label in dict.fromkeys(labels)}
 
 
@@ -40,7 +47,7 @@ class Placer:
         if mode not in MODES:
             raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
         self._root, self._mode = root, mode
-        self._taken: dict[str, set[str]] = {}
+        self._taken: dict[str, dict[str, int]] = {}  # of each folder, the names in lower case
 
     def place(self, file: Path, folder: str) -> Path:
         """Put a file into a folder, and return where it is, relative to the root.
@@ -48,14 +55,14 @@ class Placer:
         Raises:
             UsageError: If the file cannot be linked or copied there.
         """
-        taken = self._taken.setdefault(folder, set())
+        taken = self._taken.setdefault(folder, {})
         if not taken:
             (self._root / folder).mkdir(exist_ok=True)
         place = Path(folder, _free(file.stem, file.suffix, taken))
         try:
             self._put(file, self._root / place)
         except OSError as error:
-            hint = "; hardlink works on one disk only" if error.errno == errno.EXDEV else ""
+            hint = f"; {ONE_DISK}" if error.errno == errno.EXDEV else ""
             raise UsageError(f"{file}: cannot {self._mode}: {error.strerror}{hint}") from None
         return place
 
@@ -68,11 +75,23 @@ class Placer:
             place.symlink_to(file.resolve())
 
 
-def _free(stem: str, ending: str, taken: set[str]) -> str:
-    """Return a name that is not taken yet, by upper or lower case either, and take it."""
-    name, number = stem + ending, 1
-    while name.casefold() in taken:
+def _free(stem: str, ending: str, taken: dict[str, int]) -> str:
+    """Return a name that is not taken yet, by upper or lower case either, and take it.
+
+    With a taken name goes the last number that was tried for it: among many files of one name,
+    to count from the start each time would take a day.
+    """
+    name, key = stem + ending, (stem + ending).casefold()
+    number = taken.setdefault(key, 0)
+    while number and name.casefold() in taken:
         number += 1
-        name = f"{stem}-{number}{ending}"
-    taken.add(name.casefold())
+        mark = f"-{number}{ending}"
+        name = _cut(stem, _MAX_NAME_BYTES - len(os.fsencode(mark))) + mark
+    taken[name.casefold()] = 1
+    taken[key] = max(number, 1)
     return name
+
+
+def _cut(text: str, num_bytes: int) -> str:
+    raw = os.fsencode(text)
+    return text if len(raw) <= num_bytes else raw[:num_bytes].decode(errors="ignore")

@@ -6,15 +6,14 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from scda.models.bundle import NAMES, NEIGHBOUR_ROWS, Manifest, read_manifest
-from scda.models.errors import DataError, GateError, UsageError
+from scda.models.bundle import NAMES, Manifest, read_manifest
+from scda.models.errors import DataError, UsageError
 from scda.models.files import folder_written_atomically, walk
 from scda.models.names import Names, read_names
 from scda.models.naming import Naming
+from scda.serve.gallery import read_pictures
 from scda.serve.placing import Placer, safe_names
 
 ROWS = "manifest.csv"
@@ -119,17 +118,12 @@ def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
 
 
 def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
-    if not (bundle / NEIGHBOUR_ROWS).is_file():
-        raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS}; train without --no-neighbours")
+    pictures = read_pictures(bundle)
     if not target.is_dir():
         raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
-    rows = pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()
-    outside = [row["path"] for row in rows if not _is_inside(PurePosixPath(row["path"]))]
-    if outside:  # a bundle from elsewhere must not reach out of the folder
-        raise GateError(f"{NEIGHBOUR_ROWS} lists {outside[0]}, want paths inside the target")
     return [
-        _Image("target", target, row["path"], names.target(row["class_id"]), row["confidence"])
-        for row in rows
+        _Image("target", target, one.path, names.target(one.class_id), one.confidence)
+        for one in pictures
     ]
 
 
@@ -168,7 +162,3 @@ def _write(
             )
             on_progress(done, len(images))
         (draft / ROWS).write_bytes(table.getvalue().encode("utf-8", "surrogateescape"))
-
-
-def _is_inside(path: PurePosixPath) -> bool:
-    return not path.is_absolute() and ".." not in path.parts

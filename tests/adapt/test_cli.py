@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from scda.adapt.cli import main
@@ -16,7 +18,18 @@ from scda.models.bundle import read_manifest
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
-COMMANDS = ("train", "label", "serve", "evaluate", "names", "promote", "inspect", "report", "demo")
+COMMANDS = (
+    "train",
+    "label",
+    "serve",
+    "evaluate",
+    "review",
+    "names",
+    "promote",
+    "inspect",
+    "report",
+    "demo",
+)
 
 
 Done = subprocess.CompletedProcess[str]
@@ -216,6 +229,35 @@ def test_what_label_refuses(
     given = [word if word in plain else tmp_path / word for word in words]
     refused(scda("label", *given), code, message)
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_label_writes_everything_at_once(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path
+) -> None:
+    names = ("x.parquet", "x.labelstudio.json", "x.fiftyone.json")
+    outs = [word for name in names for word in ("--out", tmp_path / name)]
+    more = ("--embeddings", tmp_path / "x.npy", "--sort-into", tmp_path / "s", "--mode", "symlink")
+    words = ("--min-confidence", "1", "--top", "2", "--image-root", "https://host/photos")
+    done = scda("label", bundle, photos, *outs, *more, *words)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "s" / "review" / "a.jpg").is_symlink()
+    task = json.loads((tmp_path / "x.labelstudio.json").read_text())[1]
+    assert task["data"]["image"] == "https://host/photos/sub/b.jpg"
+    rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert [(row["review"], len(row["top"])) for row in rows] == [(True, 2)] * 2
+    assert len(json.loads((tmp_path / "x.fiftyone.json").read_text())["labels"]) == 2
+    assert np.load(tmp_path / "x.npy").shape == (2, 3)
+    assert (tmp_path / "x.labelstudio.xml").is_file()
+
+
+def test_label_needs_no_table(scda: Scda, bundle: Path, photos: Path, tmp_path: Path) -> None:
+    refused(scda("label", bundle, photos), 2, "no output; want --out FILE ending in .csv")
+    assert scda("label", bundle, photos, "--embeddings", tmp_path / "x.npy").returncode == 0
+    assert scda("label", bundle, photos, "--sort-into", tmp_path / "s").returncode == 0
+    refused(scda("label", bundle, photos, "--sort-into", tmp_path / "s"), 2, "s: is not empty")
+    refused(
+        scda("label", bundle, photos, "--out", "-", "--top", "9"), 2, "--top 9; want 1 to 5, the"
+    )
 
 
 @pytest.mark.parametrize("command", [("inspect", "--verify"), ("evaluate",), ("serve",)])

@@ -309,7 +309,7 @@ def test_nothing_called_new_takes_the_tenth_of_highest_entropy_and_says_so() -> 
     certainty = np.linspace(2, 9, 40, dtype=np.float32)
     logits = np.stack([certainty, np.zeros(40), np.zeros(40)], axis=1).astype(np.float32)
     features = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
-    found = discover(logits, features, features, num_known=2, config=config())
+    found = discover(logits, features, features, num_known=2, config=config(novel="yes"))
     assert found.candidates.implicit.tolist() == [0, 1, 2, 3]
     assert not set(found.candidates.known.tolist()) & {0, 1, 2, 3}
     assert len(found.candidates.known) == len(found.candidates.known_labels) == 20
@@ -322,7 +322,7 @@ def test_an_image_that_stands_in_as_new_is_not_known_as_well() -> None:
     logits = np.stack([certainty, np.zeros(10), np.zeros(10)], axis=1).astype(np.float32)
     logits[4] = [0, 0.1, 0]  # the only one called 1, and the least certain of all
     features = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
-    found = discover(logits, features, features, num_known=2, config=config())
+    found = discover(logits, features, features, num_known=2, config=config(novel="yes"))
     assert found.candidates.implicit.tolist() == [4]
     assert found.candidates.known.tolist() == [5, 6, 7, 8, 9]
     assert found.candidates.known_labels.tolist() == [0] * 5
@@ -332,7 +332,17 @@ def test_nothing_called_new_among_a_few_images_is_k_star_0() -> None:
     logits = logits_of([0, 0, 1, 1], 3)
     found = discover(logits, blobs(4, each=1), blobs(4, each=1), num_known=2, config=config())
     assert (found.k_star, len(found.implicit_labels), found.curve) == (0, 0, None)
-    assert found.notes == ["no image was called new"]
+    assert found.notes == ["k unsure: no image is called new any more"]
+
+
+@pytest.mark.parametrize("novel", ["auto", "no"])
+def test_who_did_not_ask_for_new_classes_gets_none_out_of_nothing(novel: str) -> None:
+    logits = logits_of([0, 1] * 50, 3)
+    features = np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32)
+    found = discover(logits, features, features, num_known=2, config=config(novel=novel))
+    assert (found.k_star, len(found.candidates.implicit)) == (0, 0)
+    fixed = discover(logits, features, features, num_known=2, config=config(k=2))
+    assert (fixed.k_star, len(fixed.candidates.implicit)) == (2, 10)
 
 
 @pytest.mark.parametrize(
@@ -347,7 +357,7 @@ def test_k_star_is_the_mean_of_both_criteria_rounded_up_within_its_bounds(
     settings = config(k_max=8, k_method="scda")
     found = discover(logits, features, features, num_known=3, config=settings)
     assert found.k_star == k_star
-    bound = ["k at its bound: k* = k_max = 8; try a larger --k-max"]
+    bound = ["k at its bound: k_max = 8; try a larger --k-max"]
     assert found.notes == (bound if k_star == 8 else [])
 
 
@@ -374,6 +384,17 @@ def test_k_method_says_whose_count_is_taken(
     found = discover(logits, features, features, num_known=3, config=settings)
     assert (found.k_star, found.k_graph, found.curve) == (k_star, of_graph, votes(5, 8))
     assert [note.split(":")[0] for note in found.notes] == ["k at its bound"] * (k_star == 8)
+
+
+def test_a_sweep_that_ended_too_soon_is_told_whatever_the_graph_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scda.adapt.discover.estimate", lambda *_, **__: votes(12, 12))
+    monkeypatch.setattr("scda.adapt.discover.communities", lambda *_, **__: 5)
+    logits, features = toy(3, 5)
+    found = discover(logits, features, features, num_known=3, config=config(k_max=8))
+    assert found.k_star == 7
+    assert found.notes == ["k at its bound: k_max = 8; try a larger --k-max"]
 
 
 @pytest.mark.parametrize("method", ["scda", "graph", "both"])

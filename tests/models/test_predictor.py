@@ -232,6 +232,14 @@ def test_top_and_nearest_have_at_most_five_entries(predictor: Predictor, count: 
     assert prediction.nearest[0]["class_id"] == "known-000"
 
 
+@pytest.mark.parametrize("top", [1, 5, 7, 40])
+def test_top_may_have_another_number_of_entries(predictor: Predictor, top: int) -> None:
+    angles = [36.0 * i for i in range(10)]
+    predictor = with_classes(predictor, [at_angle(angle) for angle in angles], [0.1] * 10)
+    (prediction,) = predictor.describe(outputs([0.1] * 10, at_angle(1)), top=top)
+    assert (len(prediction.top), len(prediction.nearest)) == (min(top, 10), 5)
+
+
 def test_merging_the_nearest_classes_still_gives_five_entries(predictor: Predictor) -> None:
     centroids = [at_angle(10 * i) for i in range(12)]
     predictor = with_classes(predictor, centroids, [0.1] * 12)

@@ -3,7 +3,10 @@ from pathlib import Path
 import pytest
 
 from scda.models.predictor import Predictor, load_predictor
+from tests.browser import chromium
 from tests.bundles import make_bundle
+
+__all__ = ["chromium"]
 
 
 @pytest.fixture(scope="session")

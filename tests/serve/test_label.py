@@ -8,13 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from scda.models.errors import DataError, UsageError
 from scda.models.images import read_file
 from scda.models.predictor import FIELDS, Predictor
+from scda.serve.formats import FORMATS
 from scda.serve.label import label, label_files
+from scda.serve.outputs import Options
 from tests.bundles import picture
 
 
@@ -148,7 +151,7 @@ def test_an_image_is_never_replaced_by_results(predictor: Predictor, images: Pat
     picture_file = images / "photo.csv"
     picture_file.write_bytes(picture("red"))
     for inputs in (images, picture_file):
-        with pytest.raises(UsageError, match=r"photo\.csv: --out would replace a file"):
+        with pytest.raises(UsageError, match=r"photo\.csv: an output would replace a file"):
             label(predictor, [inputs], [str(picture_file)])
     assert picture_file.read_bytes() == picture("red")
 
@@ -224,3 +227,126 @@ def test_no_more_than_two_batches_are_held(predictor: Predictor, images: Path) -
             next(batches)
         assert asked <= 5 * 4 + 2 * 4
     assert threading.active_count() < 20
+
+
+def test_features_are_those_of_each_row(predictor: Predictor, images: Path, tmp_path: Path) -> None:
+    options = Options(embeddings=tmp_path / "x.npy")
+    label(predictor, [images], [str(tmp_path / "x.csv")], options=options, batch_size=2)
+    rows, features = read_csv(tmp_path / "x.csv"), np.load(tmp_path / "x.npy")
+    assert features.shape == (len(rows), 3)
+    for row, found in zip(rows, features, strict=True):
+        if row["status"] == "error":
+            assert np.isnan(found).all()
+        else:
+            pixels = predictor.prepare(read_file(images / row["path"]))
+            np.testing.assert_allclose(found, predictor.run([pixels]).features[0], atol=1e-6)
+
+
+def test_doubtful_rows_are_for_review(predictor: Predictor, images: Path, tmp_path: Path) -> None:
+    (images / "grey.png").write_bytes(grey())
+    out = tmp_path / "x.jsonl"
+    label(predictor, [images], [str(out)], options=Options(min_confidence=0.9))
+    review = {row["path"]: row["review"] for row in map(json.loads, out.read_text().splitlines())}
+    assert review == {
+        "a": False,
+        "b.jpg": False,
+        "cut.jpg": None,
+        "grey.png": True,
+        "sub/deep/r.jpg": False,
+        "text.jpg": None,
+        "zero.png": None,
+    }
+    label(predictor, [images], [str(out)])
+    assert not any(row["review"] for row in map(json.loads, out.read_text().splitlines()))
+
+
+def grey() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (40, 40), (128, 128, 128)).save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("top", [1, 2, 5])
+def test_top_has_as_many_entries_as_asked_for(
+    predictor: Predictor, images: Path, tmp_path: Path, top: int
+) -> None:
+    out = tmp_path / "x.jsonl"
+    label(predictor, [images / "b.jpg"], [str(out)], options=Options(top=top))
+    row = json.loads(out.read_text())
+    assert [len(row["top"]), len(row["nearest"])] == [top, 5]
+    assert row["top"][0]["label"] == "blue"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(top=6), "--top 6; want 1 to 5, the number of classes"),
+        (Options(top=0), "--top 0; want 1 to 5"),
+        (Options(min_confidence=1.5), r"--min-confidence 1\.5; want 0 to 1"),
+        (Options(min_confidence=float("nan")), "--min-confidence nan"),
+        (Options(sort_into=Path("images/sorted")), "sorted: inside images"),
+        (Options(sort_into=Path("images2"), mode="move"), "'move'; want copy"),
+        (Options(sort_into=Path("sorted")), "x.csv: in the folder to sort into"),
+        (Options(embeddings=Path("features.npz")), r"features\.npz: unknown ending; want \.npy"),
+    ],
+)
+def test_wrong_options_are_told_before_an_image_is_read(
+    predictor: Predictor,
+    images: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: Options,
+    message: str,
+) -> None:
+    monkeypatch.chdir(images.parent)
+    Path("sorted").mkdir()
+    monkeypatch.setattr("scda.serve.label.read_file", None)  # a call would be a TypeError
+    with pytest.raises(UsageError, match=message):
+        label(predictor, [Path("images")], ["sorted/x.csv"], options=options)
+    assert list(Path("sorted").iterdir()) == []
+
+
+def test_files_are_sorted_as_their_rows_say(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    (images / "grey.png").write_bytes(grey())
+    options = Options(sort_into=tmp_path / "sorted", min_confidence=0.9)
+    label(predictor, [images], [], options=options)
+    found = {str(path.relative_to(tmp_path / "sorted")) for path in tmp_path.glob("sorted/*/*")}
+    assert found == {"blue/b.jpg", "discovered-000/a", "red/r.jpg", "review/grey.png"}
+    lines = {row["path"]: row for row in read_csv(tmp_path / "sorted" / "manifest.csv")}
+    assert len(lines) == 7
+    assert lines["sub/deep/r.jpg"]["placed_at"] == "red/r.jpg"
+    assert lines["zero.png"]["error_code"] == "empty"
+
+
+def test_files_of_several_inputs_are_found_again(
+    predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(images)
+    inputs = [Path("sub"), images / "b.jpg", Path("../images/a")]
+    out = tmp_path / "x.fiftyone.json"
+    label(predictor, inputs, [str(out)], options=Options(sort_into=tmp_path / "sorted"))
+    sorted_files = {str(path.relative_to(tmp_path)) for path in tmp_path.glob("sorted/*/*")}
+    assert sorted_files == {"sorted/red/r.jpg", "sorted/blue/b.jpg", "sorted/discovered-000/a"}
+    labels = json.loads(out.read_text())["labels"]
+    assert all(Path(path).is_file() and Path(path).is_absolute() for path in labels)
+    assert len(labels) == 3
+
+
+def test_earlier_results_of_every_format_are_replaced_and_never_labelled(
+    predictor: Predictor, images: Path
+) -> None:
+    outs = [str(images / f"rows{ending}") for ending in FORMATS]
+    options = Options(embeddings=images / "rows.npy")
+    first = label(predictor, [images], outs, options=options)
+    again = label(predictor, [images], outs, options=options)
+    assert first.num_files == again.num_files == 6
+
+
+def test_parquet_is_the_same_whatever_the_batch_size(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    outs = [tmp_path / "1.parquet", tmp_path / "4.parquet"]
+    for out, batch_size in zip(outs, (1, 4), strict=True):
+        label(predictor, [images], [str(out)], batch_size=batch_size)
+    assert outs[0].read_bytes() == outs[1].read_bytes()

@@ -72,6 +72,25 @@ def test_names_that_collide_are_numbered(file: Path, tmp_path: Path) -> None:
     assert placer.place(file, "animal").as_posix() == "animal/cat.jpg"
 
 
+def test_many_files_of_one_name_take_no_time(file: Path, tmp_path: Path) -> None:
+    placer = Placer(tmp_path, "hardlink")
+    names = [placer.place(file, "pet").name for _ in range(10_000)]  # 50 million tries, if counted
+    assert names[-1] == "cat-10000.jpg"
+    assert len(set(names)) == len(names)
+
+
+def test_a_number_that_is_there_already_is_passed_over(file: Path, tmp_path: Path) -> None:
+    second = tmp_path / "cat-2.jpg"
+    second.write_bytes(b"second")
+    placer = Placer(tmp_path, "copy")
+    places = [placer.place(path, "pet").name for path in (second, file, file, second, file)]
+    assert places == ["cat-2.jpg", "cat.jpg", "cat-3.jpg", "cat-2-2.jpg", "cat-4.jpg"]
+
+
+def test_reserved_names_are_no_label_s() -> None:
+    assert safe_names(["review", "a"], reserved=["Review"]) == {"review": "review-2", "a": "a"}
+
+
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'move'; want copy, hardlink or symlink"):
         Placer(tmp_path, "move")
