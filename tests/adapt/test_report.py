@@ -12,7 +12,7 @@ from scda.adapt.progress import Reporter
 from scda.adapt.report import write_report
 from scda.adapt.truth import make_truth
 from scda.models.bundle import Manifest, read_manifest
-from scda.models.errors import UsageError
+from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
 from tests.conftest import TinyData
 
@@ -152,6 +152,13 @@ def test_a_file_name_cannot_end_the_maps_data(run: Path) -> None:
         text = (run / table).read_text().replace(name, "</script><script>alert(1).png")
         (run / table).write_text(text)
     assert Page(rewritten(run)).tags.count("script") == 2
+
+
+def test_a_table_of_another_run_is_refused(run: Path) -> None:
+    text = (run / "discovery.csv").read_text()
+    (run / "discovery.csv").write_text(text.replace("known-001", "known-777"))
+    with pytest.raises(GateError, match="'known-777' is no class of the bundle"):
+        write_report(run, Reporter(quiet=True))
 
 
 def test_what_takes_time_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from scda.adapt.evaluate import Scored, evaluate, score
 from scda.adapt.truth import Truth, make_truth
+from scda.models.names import Names
 from scda.models.predictor import Predictor, load_predictor
 from tests.bundles import make_bundle, picture
 
@@ -65,6 +66,16 @@ def test_a_class_that_nothing_was_found_for_has_no_partner(
     (mist,) = [row for row in found.rows if row.label == "mist"]
     assert mist.partner is None
     assert mist.counts[0] == 1
+
+
+def test_unknown_stands_for_no_class(predictor: Predictor, tmp_path: Path) -> None:
+    folder = labelled(tmp_path / "labelled", blue=["blue"], lemon=["yellow"])
+    predictor.rename(Names(version=1, drops=frozenset({"discovered-000"})))
+    found = truth_of(predictor, folder)
+    assert [one.kind for one in found.columns[-2:]] == ["discovered", "unknown"]
+    (lemon,) = [row for row in found.rows if row.label == "lemon"]
+    assert lemon.counts[-1] == 1
+    assert lemon.partner is None
 
 
 def test_metrics_and_counts_are_those_of_evaluate(predictor: Predictor, tmp_path: Path) -> None:
