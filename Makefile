@@ -5,17 +5,24 @@ STAMP := .venv/.installed
 # Tiny models: on a busy machine, threads that wait for each other cost minutes.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: demo test test-slow fix wheel bento clean
+.PHONY: chromium demo test test-slow fix wheel bento clean
 
 # --overwrite: a demo of an earlier try is replaced.
 demo: $(STAMP)
 	$(BIN)/scda-adapt demo --out demo --overwrite
 
-test: $(STAMP)
+test: $(STAMP) chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(ONE_THREAD) $(BIN)/pytest -m "not slow and not gpu"
+
+# The tests of pages drive a browser.
+chromium:
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	|| command -v google-chrome >/dev/null \
+	|| if [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq chromium; \
+	else echo "no Chromium found; as root: apt-get install chromium" >&2; exit 1; fi
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow

@@ -14,7 +14,8 @@ from scda.adapt.thumbnails import Sprite
 from scda.models.names import UNKNOWN
 
 SIDE = 1000  # of the drawing, in its own units
-_MARGIN = 30
+_MARGIN = 40
+_TAG_LIFT = 28
 _RADII = (5.0, 11.0)  # least and most
 _GOLDEN_ANGLE = 137.508  # degrees: hues that follow one another stay apart
 _GREY = "hsl(210 8% 55%)"
@@ -71,7 +72,7 @@ def make_chart(
             if groups.answers.get(row.cluster) == class_id and row.path in places
         ]
         points = [_place(*places[row.path]) for row in of_class]
-        tag = _median(points) if kind == "discovered" and points else None
+        tag = _above(points) if kind == "discovered" and points else None
         series.append(Series(class_id, label, kind, colours[class_id], points, tag))
         shown += of_class
     least, most = _RADII
@@ -108,9 +109,10 @@ def _place(x: float, y: float) -> tuple[float, float]:
     return round(_MARGIN + x * inner, 1), round(_MARGIN + y * inner, 1)
 
 
-def _median(points: list[tuple[float, float]]) -> tuple[float, float]:
-    x, y = np.median(np.array(points), axis=0)
-    return round(float(x), 1), round(float(y), 1)
+def _above(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return a place over the middle half of the points: the others may lie anywhere."""
+    xs, ys = np.array(points).T
+    return round(float(np.median(xs)), 1), round(float(np.quantile(ys, 0.25)) - _TAG_LIFT, 1)
 
 
 def _facts(

@@ -11,7 +11,9 @@ from scda.adapt.demo_backbone import train_backbone
 from scda.adapt.demo_data import write_handwritten_digits, write_printed_digits
 from scda.adapt.evaluate import evaluate, score
 from scda.adapt.progress import Reporter
+from scda.adapt.report import write_report
 from scda.adapt.run import train
+from scda.adapt.truth import make_truth
 from scda.models.errors import UsageError
 from scda.models.predictor import load_predictor
 
@@ -61,7 +63,9 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
     predictor = load_predictor(job.out / "bundle")
     reporter.begin("evaluating", 0)
     scored = score(predictor, labelled, on_progress=reporter.done)
-    return Demo(job.out / "bundle", job.out / "report.html", target, evaluate(scored, predictor))
+    fields = evaluate(scored, predictor)
+    report = write_report(job.out, reporter, truth=make_truth(scored, fields, predictor))
+    return Demo(job.out / "bundle", report, target, fields)
 
 
 def _make_room(out: Path, *, overwrite: bool) -> None:

@@ -80,7 +80,7 @@ def curve_svg(rounds: Records, num_known: int, *, alone: bool = False) -> str:
     ):
         axes.axvline(k, linestyle="--", color=GREY, linewidth=1.2, label=f"{name}: {k}")
         axes.axvline(chosen, color=GREEN, linewidth=1.2, label=f"used: {num_known} + {k_star}")
-        axes.legend(loc="upper right" if axes is above else "lower right")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.96), ncols=2)
     return as_svg(figure, alone=alone)
 
 

@@ -19,7 +19,7 @@ from scda.adapt.target_map import read_map
 from scda.adapt.thumbnails import Thumbnails, make_thumbnails
 from scda.adapt.truth import Truth
 from scda.models.bundle import Manifest, read_manifest
-from scda.models.errors import UsageError
+from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
 _MAX_REJECTED = 200  # rows shown
@@ -81,6 +81,10 @@ def _read(root: Path) -> _Run:
     if not run.bundle.is_dir():
         raise UsageError(f"{root}: no bundle in it; want a finished run")
     manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
+    strangers = {name for row in rows for name in (row.cluster, row.second)}
+    strangers -= set(manifest.class_ids)
+    if strangers:
+        raise GateError(f"{run.discovery}: {min(strangers)!r} is no class of the bundle beside it")
     groups = make_groups(run.bundle, manifest, rows)
     return _Run(run, manifest, read_config(run), run.records(), rows, groups)
 

@@ -43,7 +43,7 @@ class TargetRow:
     distance: float  # to that class's centroid, 0 to 2
     confidence: float  # 0 to 1
     margin: float  # first minus second probability
-    second: str  # class id of the second probability; empty where there is one class
+    second: str  # class id of the second probability
     outlier: bool  # farther from every centroid than 99% of that class's own images
 
 

@@ -18,7 +18,6 @@ SHEET_PX = 128  # longer side of a picture on a contact sheet
 _SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG
 _SPRITE_PIXELS = 4_500_000  # about 1 MB
 _CELL_PX = (36, 88)  # least and most
-_ENOUGH = (2 * SHEET_PX, 2 * SHEET_PX)  # to make both kinds from
 _MEAN_GREY = (128, 128, 128)
 
 
@@ -62,7 +61,7 @@ def make_thumbnails(
     small: dict[str, Image.Image] = {}
 
     def read(name: str) -> tuple[str | None, Image.Image | None] | None:
-        image = _reduced(folder / name)
+        image = _reduced(folder / name, 2 * SHEET_PX if name in alone else 2 * cell_px)
         if image is None:
             return None
         cell = _square(image, cell_px) if name in in_sprite else None
@@ -94,21 +93,22 @@ def data_url(jpeg: bytes) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 
-def _reduced(path: Path) -> Image.Image | None:
+def _reduced(path: Path, side_px: int) -> Image.Image | None:
+    enough = (side_px, side_px)
     try:
         image = open_image(read_bytes(path))
         # A JPEG decodes at an eighth of its size in a fraction of the time.
-        image.draft("RGB", _ENOUGH)
+        image.draft("RGB", enough)
         image = decode(image)
     except ImageError:
         return None
-    image.thumbnail(_ENOUGH, Image.Resampling.BICUBIC)
+    image.thumbnail(enough, Image.Resampling.BICUBIC)
     return image
 
 
 def _single(image: Image.Image) -> str:
     image = image.copy()
-    image.thumbnail((SHEET_PX, SHEET_PX), Image.Resampling.LANCZOS)
+    image.thumbnail((SHEET_PX, SHEET_PX), Image.Resampling.BICUBIC)
     return data_url(_jpeg(image, _SHEET_QUALITY))
 
 

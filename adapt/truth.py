@@ -60,13 +60,15 @@ class Truth:
 def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> Truth:
     """Return the table of confusions, discovered classes matched to the implicit ones."""
     standing = list(predictor.standing)
-    num_known = sum(one.kind == "known" for one in standing)
+    kinds = [one.kind for one in standing]
+    num_known, num_found = kinds.count("known"), kinds.count("discovered")
     known = [one.label for one in standing[:num_known]]
     names = known + scored.implicit_names
     table = np.zeros((len(names), len(standing)), np.int64)
     counted = contingency(scored.true, scored.predicted)
     table[: counted.shape[0], : counted.shape[1]] = counted
-    partners = _partners(table, num_known)
+    # What was dropped answers `unknown`, the last column, which stands for no class.
+    partners = _partners(table[:, : num_known + num_found], num_known)
     order = [label for label in range(len(names)) if label < num_known or table[label].any()]
     columns = _columns(order, partners, len(standing))
     rows = [

@@ -118,6 +118,9 @@ def test_a_whole_run_from_the_command_line(scda: Scda, tiny: TinyData, tmp_path:
     assert "verified" in scda("inspect", run, "--verify").stderr
     (run / "report.html").unlink()
     assert scda("report", run).stdout.strip() == str(run / "report.html")
+    again = scda("report", run, "--labelled", tiny.labelled, "--quiet")
+    assert (again.returncode, again.stderr) == (0, "")
+    assert "Measured on labelled images" in (run / "report.html").read_text()
     again = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--resume")
     assert (again.returncode, "finished already" in again.stderr) == (0, True)
 
