@@ -2,18 +2,15 @@
 
 import json
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.exceptions import TyperException
 
-from scda.models.errors import ScdaError, UsageError
+from scda.adapt.exits import Terminated, run
+from scda.models.errors import UsageError
 
 if TYPE_CHECKING:
     from scda.models.predictor import Predictor
@@ -26,7 +23,6 @@ app = typer.Typer(
 )
 
 FAILED_INPUTS = 3  # exit code: done, but some inputs failed
-_INTERRUPTED = 128 + signal.SIGINT
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only warnings and errors.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Details, and a traceback for a bug.")]
@@ -270,7 +266,7 @@ def review(
             note = "the address is a key: whoever has it can change names; Ctrl-C ends"
             typer.echo(note, err=True)
 
-    with suppress(KeyboardInterrupt, _Terminated):  # the ordinary end
+    with suppress(KeyboardInterrupt, Terminated):  # the ordinary end
         serve_review(
             bundle_folder(bundle), port=port, target=target, browser=browser, on_address=say
         )
@@ -323,7 +319,9 @@ def names(
         said = read_names(folder / NAMES, manifest.class_ids)
     rows = listing(manifest, said)
     if as_json:
-        _print_json({"names_version": said.version, "classes": rows})
+        changes = [{"version": c.version, "at": c.at, "did": c.did} for c in said.history]
+        fields = {"names_version": said.version, "classes": rows}
+        _print_json(fields | ({"history": changes} if history else {}))
     elif show or not history:
         typer.echo("\n".join(lines(rows)))
     if history and not as_json:
@@ -464,47 +462,7 @@ def user_cache() -> Path:
 
 def main() -> NoReturn:
     """Run a command; every error a user can cause is one line and an exit code."""
-    _heed_sigterm()
-    try:
-        code = app(standalone_mode=False) or 0
-        if code == _INTERRUPTED:  # typer's answer to Ctrl-C
-            raise KeyboardInterrupt
-    except ScdaError as error:
-        code = _fail(error.exit_code, str(error))
-    except TyperException as error:
-        said = error.format_message()  # nothing where the help was shown instead
-        code = _fail(UsageError.exit_code, said) if said else UsageError.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        code = _fail(_INTERRUPTED, "interrupted; --resume goes on with a training run")
-    except _Terminated:
-        code = _fail(128 + signal.SIGTERM, "stopped; --resume goes on with a training run")
-    except OSError as error:  # a full disk, a read-only folder
-        code = _fail(UsageError.exit_code, f"{error.filename or 'output'}: {error.strerror}")
-    except Exception as error:  # the outermost shell: whatever arrives here is a bug
-        code = _crash(error)
-    sys.exit(code)
-
-
-class _Terminated(BaseException):
-    """SIGTERM arrived."""
-
-
-def _heed_sigterm() -> None:
-    def stop(number: int, frame: Any) -> None:
-        raise _Terminated
-
-    signal.signal(signal.SIGTERM, stop)
-
-
-def _fail(code: int, message: str) -> int:
-    print(f"scda-adapt: {' '.join(message.split())}", file=sys.stderr)
-    return code
-
-
-def _crash(error: Exception) -> int:
-    if "--verbose" in sys.argv:
-        traceback.print_exception(error)
-    return _fail(1, f"a bug: {error!r}; --verbose shows where")
+    run(app)
 
 
 @contextmanager

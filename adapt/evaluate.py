@@ -15,6 +15,7 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, ImageError
 from scda.models.images import read_file
 from scda.models.index import Features
+from scda.models.names import composed
 from scda.models.predictor import Outputs, Predictor
 from scda.models.preprocess import Pixels
 
@@ -76,15 +77,18 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
 
 
 def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
-    """Return folder name → true label: a known class's output, or the next number from K on."""
-    known = [one.class_id for one in predictor.standing if one.kind == "known"]
-    names = predictor.names
-    ids: dict[str, str] = {}
+    """Return folder name → true label: a known class's output, or the next number from K on.
+
+    What a class is called now goes before what it was called at training.
+    """
+    names, standing = predictor.names, predictor.standing
+    ids = {composed(one.label): one.class_id for one in standing}
     for info in predictor.manifest.classes:
         if info.kind == "known":
-            answers_as = names.target(info.class_id)
-            ids |= {info.label: answers_as, names.labels.get(info.class_id, info.label): answers_as}
-    numbers = {name: known.index(ids[name]) for name in folders if ids.get(name) in known}
+            ids.setdefault(composed(info.label), names.target(info.class_id))
+    known = [one.class_id for one in standing if one.kind == "known"]
+    of_folder = {name: ids.get(composed(name)) for name in folders}
+    numbers = {name: known.index(i) for name, i in of_folder.items() if i in known}
     implicit = [name for name in folders if name not in numbers]
     return numbers | {name: len(known) + i for i, name in enumerate(implicit)}
 
@@ -109,18 +113,19 @@ def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
 
 def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]:
     """Return every metric of predictions beside the truth, shares in percent."""
-    pair = (scored.true, scored.predicted)
+    pair, num_outputs = (scored.true, scored.predicted), num_known + k_star
     shares = {
         **metrics.open_set(*pair, num_known),
         "auroc": metrics.auroc(scored.true, scored.newness, num_known),
         **metrics.implicit_agreement(*pair, num_known),
-        "acc_joint": metrics.acc_joint(*pair),
-        "acc_novel": metrics.acc_novel(*pair, num_known),
+        "acc_joint": metrics.acc_joint(*pair, num_outputs),
+        "acc_novel": metrics.acc_novel(*pair, num_known, num_outputs),
         **metrics.h3(*pair, scored.features, num_known),
     }
     k_true = len(scored.implicit_names)
+    discovered = range(num_known, num_outputs)
     counts = {
-        f"correspondence_{n}": metrics.correspondence(*pair, scored.confidence, num_known, n)
+        f"correspondence_{n}": metrics.correspondence(*pair, scored.confidence, discovered, n)
         for n in _CORRESPONDENCE
     }
     return {
@@ -137,8 +142,8 @@ def _acc_named(scored: Scored, predictor: Predictor) -> float:
     """Return the accuracy, in percent, over the folders whose class somebody named the same."""
     standing = predictor.standing
     known = [i for i, one in enumerate(standing) if one.kind == "known"]
-    named = {name: len(known) + i for i, name in enumerate(scored.implicit_names)}
-    rest = [named.get(one.label, -1) for one in standing[len(known) :]]
+    named = {composed(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
+    rest = [named.get(composed(one.label), -1) for one in standing[len(known) :]]
     called = np.array([*known, *rest])  # the true label that each output is called like
     of_these = np.isin(scored.true, called)
     right = called[scored.predicted[of_these]] == scored.true[of_these]

@@ -75,19 +75,26 @@ def implicit_agreement(true: Labels, predicted: Labels, num_known: int) -> dict[
     }
 
 
-def acc_joint(true: Labels, predicted: Labels) -> float:
-    """Return accuracy under the best one-to-one match of all outputs to all classes."""
-    table = contingency(predicted, true)
+def acc_joint(true: Labels, predicted: Labels, num_outputs: int) -> float:
+    """Return accuracy under the best one-to-one match of all outputs to all classes.
+
+    What is predicted from `num_outputs` on stands for no class, and is wrong.
+    """
+    named = predicted < num_outputs
+    if not named.any():
+        return 0.0
+    table = contingency(predicted[named], true[named])
     return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(true))
 
 
-def acc_novel(true: Labels, predicted: Labels, num_known: int) -> float:
+def acc_novel(true: Labels, predicted: Labels, num_known: int, num_outputs: int) -> float:
     """Return accuracy on implicit images: discovered classes matched to implicit ones.
 
-    Known outputs stand for themselves, so an implicit image called known is wrong.
+    Known outputs stand for themselves, so an implicit image called known is wrong; what is
+    predicted from `num_outputs` on stands for no class, and is wrong, too.
     """
     implicit = true >= num_known
-    found = implicit & (predicted >= num_known)
+    found = implicit & (predicted >= num_known) & (predicted < num_outputs)
     if not found.any():
         return 0.0
     table = contingency(predicted[found] - num_known, true[found] - num_known)
@@ -123,15 +130,26 @@ def h3(
 
 
 def correspondence(
-    true: Labels, predicted: Labels, confidence: NDArray[np.float32], num_known: int, n: int
+    true: Labels,
+    predicted: Labels,
+    confidence: NDArray[np.float32],
+    discovered: range,
+    n: int,
 ) -> int:
     """Return how many implicit classes are among the n surest images of each discovered class.
+
+    Args:
+        true: (N,).
+        predicted: (N,).
+        confidence: (N,).
+        discovered: The outputs that are discovered classes, K onwards.
+        n: Images of each.
 
     Source: SCDA, supplement 2.4, "Implicit class correspondence".
     """
     found: set[int] = set()
-    for label in np.unique(predicted[predicted >= num_known]):
+    for label in discovered:
         members = np.flatnonzero(predicted == label)
         surest = members[np.argsort(-confidence[members], kind="stable")][:n]
-        found |= {int(label) for label in true[surest] if label >= num_known}
+        found |= {int(label) for label in true[surest] if label >= discovered.start}
     return len(found)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,11 @@ from numpy.typing import NDArray
 from scda.models.errors import GateError
 
 UNKNOWN = "unknown"  # id, label and kind of what dropped classes become
+
+
+def composed(label: str) -> str:
+    """Return a label or folder name in composed Unicode: macOS writes an accent as its own."""
+    return unicodedata.normalize("NFC", label)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from scda.models.bundle import NAMES, ClassInfo, read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import write_atomically
-from scda.models.names import UNKNOWN, Change, ClassState, Names, read_names
+from scda.models.names import UNKNOWN, Change, ClassState, Names, composed, read_names
 
 MAX_LABEL = 200  # characters
 LOCK = ".names.lock"
@@ -45,8 +45,7 @@ class Naming:
         """
         self._check_stands(names, class_id)
         label, own = clean_label(label), self._own(class_id).label
-        if label:
-            self._check_free(names, class_id, label)
+        self._check_free(names, class_id, label or own)
         state = ClassState(label if label not in ("", own) else None)
         return _changed(names, {class_id: state}, f"named {class_id} {label or own}")
 
@@ -86,11 +85,13 @@ class Naming:
         """Take a class back out of a merge or a drop, with its label where it is still free.
 
         Raises:
-            UsageError: If there is no such class.
+            UsageError: If there is no such class, or its label and its own are both taken.
         """
-        self._own(class_id)
-        label = names.state(class_id).label
-        state = ClassState(None if self._holder(names, class_id, label) else label)
+        label, own = names.state(class_id).label, self._own(class_id).label
+        if label is None or self._holder(names, class_id, label):
+            label = None
+            self._check_free(names, class_id, own)
+        state = ClassState(label)
         return _changed(names, {class_id: state}, f"restored {class_id}")
 
     def undo(self, names: Names) -> Names:
@@ -126,16 +127,16 @@ class Naming:
             raise UsageError(f"{class_id} is dropped; restore it first")
 
     def _check_free(self, names: Names, class_id: str, label: str) -> None:
-        if label == UNKNOWN:
+        if label == UNKNOWN != self._own(class_id).label:
             raise UsageError(f"{UNKNOWN} is what dropped classes are called; drop {class_id}")
         taken = self._holder(names, class_id, label)
         if taken:
             raise UsageError(f"{taken} is {label} already; merge them: {taken},{class_id}")
 
-    def _holder(self, names: Names, class_id: str, label: str | None) -> str | None:
+    def _holder(self, names: Names, class_id: str, label: str) -> str | None:
         """Return the other class that has this label, if one that stands has."""
         others = [i for i in self.class_ids if i != class_id and names.target(i) == i]
-        return next((i for i in others if self.label(names, i) == label), None)
+        return next((i for i in others if composed(self.label(names, i)) == composed(label)), None)
 
 
 def undoable(names: Names) -> Change | None:
@@ -151,7 +152,7 @@ def clean_label(text: str) -> str:
     Raises:
         UsageError: If it is longer than `MAX_LABEL`, or holds what cannot stand in one line.
     """
-    label = unicodedata.normalize("NFC", text).strip()
+    label = composed(text).strip()
     if len(label) > MAX_LABEL:
         raise UsageError(f"a label of {len(label)} characters; want at most {MAX_LABEL}")
     bad = next((c for c in label if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None)

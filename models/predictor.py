@@ -110,8 +110,7 @@ class Predictor:
 
     def summed(self, outputs: Outputs) -> NDArray[np.float32]:
         """Return the probabilities (N, C') of the C' classes of `standing`."""
-        summed: NDArray[np.float32] = outputs.probabilities @ self._naming.matrix
-        return summed
+        return self._naming.summed(outputs)
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Return an image from `read_image` as the model's input, (H, W, 3) uint8."""
@@ -133,7 +132,7 @@ class Predictor:
             top: Entries of each prediction's `top`; fewer where there are fewer classes.
         """
         naming = self._naming
-        named = outputs.probabilities @ naming.matrix  # (N, remaining)
+        named = naming.summed(outputs)  # (N, remaining)
         distances, ids = nearest(self._index, outputs.features, len(self._radii))
         outliers: NDArray[np.bool_] = np.all(distances > self._radii[ids], axis=1)
         return [
@@ -176,6 +175,11 @@ class _Naming:
     matrix: NDArray[np.float32]  # (C, remaining)
     labels: dict[str, str]
     kinds: dict[str, str]
+
+    def summed(self, outputs: Outputs) -> NDArray[np.float32]:
+        # In float32 a sum of shares of 1 may end a little above it.
+        summed: NDArray[np.float32] = outputs.probabilities @ self.matrix
+        return summed.clip(max=1)
 
     def entry(self, position: int, **value: float) -> dict[str, Any]:
         class_id = self.ids[position]

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,15 +15,6 @@ from scda.models.predictor import Prediction
 from scda.models.preprocess import Pixels
 
 Predict = Callable[[Sequence[Pixels]], list[Prediction]]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call of the model, for those who count."""
-
-    images: int
-    waited_seconds: float  # of the image that waited longest
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -39,29 +31,22 @@ class Batcher:
     by themselves, and an image that comes alone is not kept waiting.
     """
 
-    def __init__(
-        self,
-        predict: Predict,
-        *,
-        max_batch: int,
-        max_wait_seconds: float = 0.0,
-        on_call: Callable[[Call], None] = lambda call: None,
-    ) -> None:
+    def __init__(self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0) -> None:
         """Start with nothing waiting.
 
         Args:
             predict: Called on the model's thread with at most `max_batch` images.
             max_batch: Images per call.
             max_wait_seconds: How long an image waits for others although the model is free.
-            on_call: Called after each call of the model.
         """
-        self._predict, self._on_call = predict, on_call
+        self._predict = predict
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
         # A search among so few centroids is over before a second thread has woken up.
         self._model = ThreadPoolExecutor(
             1, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
         self._queue: deque[_Waiting] = deque()
+        self._full = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     async def answer(self, pixels: Pixels) -> Prediction:
@@ -69,16 +54,25 @@ class Batcher:
         loop = asyncio.get_running_loop()
         waiting = _Waiting(pixels, loop.create_future(), time.monotonic())
         self._queue.append(waiting)
+        if len(self._queue) >= self._max_batch:
+            self._full.set()
         if self._worker is None or self._worker.done():
             self._worker = loop.create_task(self._work())
         return await waiting.answer
 
     async def _work(self) -> None:
         while self._queue:
-            if self._max_wait_seconds and len(self._queue) < self._max_batch:
-                await asyncio.sleep(self._max_wait_seconds)
+            await self._wait_for_others()
             if batch := self._next_batch():
                 await self._call(batch)
+
+    async def _wait_for_others(self) -> None:
+        """Return when a batch is full, or when the first image has waited long enough."""
+        self._full.clear()
+        left = self._queue[0].since + self._max_wait_seconds - time.monotonic()
+        if len(self._queue) < self._max_batch and left > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._full.wait(), left)
 
     def _next_batch(self) -> list[_Waiting]:
         batch: list[_Waiting] = []
@@ -89,7 +83,6 @@ class Batcher:
         return batch
 
     async def _call(self, batch: list[_Waiting]) -> None:
-        started = time.monotonic()
         loop = asyncio.get_running_loop()
         images = [waiting.pixels for waiting in batch]
         try:
@@ -97,8 +90,6 @@ class Batcher:
         except Exception as error:  # whatever the model's library raises
             await self._call_singly(batch, error)
             return
-        waited = started - min(waiting.since for waiting in batch)
-        self._on_call(Call(len(batch), waited, time.monotonic() - started))
         for waiting, answer in zip(batch, answers, strict=True):
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,7 +12,7 @@ from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.predictor import Predictor
 from scda.serve.answer import Answer, Prepared, prepare
-from scda.serve.batcher import Batcher, Call
+from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
 from scda.serve.settings import Settings
 
@@ -22,21 +22,14 @@ logger = logging.getLogger(__name__)
 class Desk:
     """Decodes on several threads, and passes what can be used to the batcher."""
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        settings: Settings,
-        *,
-        on_call: Callable[[Call], None] = lambda call: None,
-    ) -> None:
-        """Open with nobody waiting; `on_call` is called after each call of the model."""
+    def __init__(self, predictor: Predictor, settings: Settings) -> None:
+        """Open with nobody waiting."""
         self._predictor, self._settings = predictor, settings
         self._decoders = ThreadPoolExecutor(settings.threads or usable_cpus(), "scda-decode")
         self._batcher = Batcher(
             predictor.predict,
             max_batch=settings.max_batch,
             max_wait_seconds=settings.max_wait_ms / 1000,
-            on_call=on_call,
         )
         self._taken = 0
 

@@ -68,11 +68,12 @@ def open_gallery(bundle: Path, manifest: Manifest, target: Path | None = None) -
     Raises:
         GateError: If the bundle's rows lead out of the target folder.
     """
-    root = target or Path(manifest.run.get("target") or "")
+    stored = manifest.run.get("target")
+    root = target or (Path(stored) if stored else None)
     if not (bundle / NEIGHBOUR_ROWS).is_file():
         return Gallery([], None, "the bundle was made without neighbours")
     pictures = read_pictures(bundle)
-    if root == Path() or not root.is_dir():
+    if root is None or not root.is_dir():
         why_not = f"the target folder {root} is not on this machine; --target DIR says where it is"
         return Gallery(pictures, None, why_not)
     return Gallery(pictures, root)

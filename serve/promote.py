@@ -10,8 +10,8 @@ from pathlib import Path
 
 from scda.models.bundle import NAMES, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
-from scda.models.files import folder_written_atomically, walk
-from scda.models.names import Names, read_names
+from scda.models.files import folder_written_atomically, is_hidden, walk
+from scda.models.names import Names, composed, read_names
 from scda.models.naming import Naming
 from scda.serve.gallery import read_pictures
 from scda.serve.placing import Placer, safe_names
@@ -128,16 +128,18 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
 
 
 def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
-    ids = {info.label: info.class_id for info in manifest.classes if info.kind == "known"}
-    for path in walk(source):
-        name = path.relative_to(source)
-        if len(name.parts) == 1:
-            continue  # beside the class folders, as training passes over it
-        if name.parts[0] not in ids:
-            raise UsageError(f"{source}: {name.parts[0]} is no known class of this bundle")
-        class_id = names.target(ids[name.parts[0]])
-        if class_id in manifest.class_ids:  # no dropped class
-            yield _Image("source", source, name.as_posix(), class_id, 1.0)
+    ids = {composed(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
+    if not source.is_dir():
+        raise UsageError(f"{source}: no such folder; want the labelled images of the training")
+    # A class folder may be a link, as for training; below it, links to folders are not followed.
+    for folder in sorted(path for path in source.iterdir() if path.is_dir()):
+        if is_hidden(folder.name):
+            continue
+        if composed(folder.name) not in ids:
+            raise UsageError(f"{source}: {folder.name} is no known class of this bundle")
+        class_id = names.target(ids[composed(folder.name)])
+        for path in walk(folder) if class_id in manifest.class_ids else ():  # no dropped class
+            yield _Image("source", source, path.relative_to(source).as_posix(), class_id, 1.0)
 
 
 def _write(
@@ -147,7 +149,7 @@ def _write(
     mode: str,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    folders = safe_names(labels.values())
+    folders = safe_names(labels.values(), reserved=(ROWS,))
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(COLUMNS)

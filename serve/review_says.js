@@ -21,7 +21,7 @@ async function sendName(id) {
   if (label.trim() === name.dataset.saved) return true;
   const holder = state.classes.find((info) => info.label === label.trim() && standing(info.class_id));
   if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name taken away")) {
-    name.value = name.dataset.saved; // as it is kept, without space around it
+    if (name.value === label) name.value = name.dataset.saved; // as it is kept, without space around it
     return true;
   }
   if (holder && holder.class_id !== id) offerMerge(holder, id);
@@ -36,7 +36,8 @@ function offerMerge(holder, id) {
     edit(id);
   });
   refuse(`There is a class ${holder.label} already. Is ${id} the same thing?`, [yes, no]);
-  yes.focus();
+  const at = document.activeElement; // who went on to the next name must not merge with the next key
+  if (at === document.body || cards.get(id).contains(at)) yes.focus();
 }
 
 async function merge(ids) {

@@ -2,9 +2,11 @@
 
 import secrets
 import socket
+import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -42,10 +44,24 @@ def serve_review(
         address = f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
         on_address(address)
-        if browser:
-            # Not before the server accepts: the listener holds the request until it does.
-            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        uvicorn.Server(config).run([listener])
+        with _door(address) as page:
+            if browser:
+                # The listener holds the browser's request until the server accepts.
+                threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+            uvicorn.Server(config).run([listener])
+
+
+@contextmanager
+def _door(address: str) -> Iterator[str]:
+    """Give the address of a file that leads to the page.
+
+    A browser's arguments can be seen by everybody on this machine, and the token is all that
+    keeps them out; a temporary file is for its owner alone.
+    """
+    with tempfile.NamedTemporaryFile("w", prefix="scda-review-", suffix=".html") as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
+        file.flush()
+        yield Path(file.name).as_uri()
 
 
 def _listen(port: int) -> socket.socket:

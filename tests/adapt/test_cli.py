@@ -323,8 +323,9 @@ def test_names_are_listed_set_and_undone(scda: Scda, tmp_path: Path) -> None:
     shown = scda("names", bundle, "--undo", "--history").stdout
     assert "lemon" not in shown.splitlines()[0]
     assert shown.splitlines()[-1].endswith("undid: named discovered-000 lemon")
-    fields = json.loads(scda("names", bundle, "--json").stdout)
+    fields = json.loads(scda("names", bundle, "--json", "--history").stdout)
     assert fields["names_version"] == 3
+    assert [change["version"] for change in fields["history"]] == [1, 2, 3]
     assert fields["classes"][4]["answers_as"] == "unknown"
 
 

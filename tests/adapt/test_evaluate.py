@@ -103,6 +103,7 @@ def test_a_dropped_class_still_counts_as_called_new(renamed: Predictor, labelled
     renamed.rename(Names(version=1, drops=frozenset({"discovered-000"})))
     fields = measure(renamed, labelled)
     assert (fields["unk_pooled"], fields["k_star"]) == (100.0, 1)
+    assert (fields["acc_novel"], fields["correspondence_1"]) == (33.33, 1)  # cyan alone is found
 
 
 def test_a_known_class_may_be_merged_into_another(renamed: Predictor, labelled: Path) -> None:
@@ -125,3 +126,16 @@ def test_named_classes_are_measured_by_their_name(renamed: Predictor, labelled: 
     assert measure(renamed, labelled)["acc_named"] == 80.0
     renamed.rename(Names(version=2, labels={"discovered-001": "lemon"}))
     assert measure(renamed, labelled)["acc_named"] == 40.0  # yellow is called by another name
+
+
+def test_what_a_class_is_called_now_goes_before_what_it_was(
+    renamed: Predictor, labelled: Path
+) -> None:
+    """Green is called blue by now, and blue ocean: folders mean what is called so."""
+    renamed.rename(Names(version=1, labels={"known-000": "ocean", "known-001": "blue"}))
+    (labelled / "ocean").mkdir()
+    (labelled / "ocean" / "0.jpg").write_bytes(picture("blue"))
+    fields = measure(renamed, labelled)
+    assert fields["os_star"] == 50.0  # ocean right; the folder blue holds blue images, called ocean
+    renamed.rename(Names(version=2, labels={"known-000": "ocean", "discovered-000": "blue"}))
+    assert measure(renamed, labelled)["k_true"] == 3  # blue, lemon, sea

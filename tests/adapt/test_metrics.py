@@ -80,6 +80,9 @@ def correspondence_by_hand(
     return len(found)
 
 
+ALL = 100  # more outputs than any case has
+
+
 def test_open_set_by_hand() -> None:
     shares = open_set(TRUE, PREDICTED, 2)
     assert shares["os_star"] == pytest.approx((3 / 4 + 1 / 2) / 2)  # 0.625
@@ -166,7 +169,7 @@ def test_agreement_without_implicit_images_is_0() -> None:
 def test_acc_joint_is_the_best_renaming_of_all_outputs(seed: int) -> None:
     true, predicted, _ = random_labels(seed)
     pairs = list(zip(true.tolist(), predicted.tolist(), strict=True))
-    assert acc_joint(true, predicted) == pytest.approx(best_match_by_hand(pairs) / len(true))
+    assert acc_joint(true, predicted, ALL) == pytest.approx(best_match_by_hand(pairs) / len(true))
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -177,22 +180,22 @@ def test_acc_novel_is_the_best_renaming_of_discovered_outputs(seed: int) -> None
     ]
     found = [(t - known, p - known) for t, p in implicit if p >= known]
     expected = best_match_by_hand(found) / len(implicit) if implicit else 0
-    assert acc_novel(true, predicted, known) == pytest.approx(expected)
+    assert acc_novel(true, predicted, known, ALL) == pytest.approx(expected)
 
 
 def test_acc_joint_may_rename_a_known_output_and_acc_novel_may_not() -> None:
     # All images of the implicit class 1 are called by the known output 0, and the other way round.
     true, predicted = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0])
-    assert acc_joint(true, predicted) == 1
-    assert acc_novel(true, predicted, 1) == 0
+    assert acc_joint(true, predicted, ALL) == 1
+    assert acc_novel(true, predicted, 1, ALL) == 0
 
 
 def test_left_over_discovered_classes_count_as_wrong() -> None:
-    assert acc_novel(np.array([1, 1, 1, 1]), np.array([1, 2, 2, 3]), 1) == pytest.approx(1 / 2)
+    assert acc_novel(np.array([1, 1, 1, 1]), np.array([1, 2, 2, 3]), 1, ALL) == pytest.approx(1 / 2)
 
 
 def test_acc_novel_counts_implicit_images_called_known_as_wrong() -> None:
-    assert acc_novel(np.array([1, 1, 2, 2]), np.array([0, 2, 1, 1]), 1) == pytest.approx(3 / 4)
+    assert acc_novel(np.array([1, 1, 2, 2]), np.array([0, 2, 1, 1]), 1, ALL) == pytest.approx(3 / 4)
 
 
 def test_h3_is_the_harmonic_mean_of_three_shares() -> None:
@@ -251,7 +254,7 @@ def test_correspondence_is_its_definition(seed: int, n: int) -> None:
     expected = correspondence_by_hand(
         true.tolist(), predicted.tolist(), confidence.tolist(), known, n
     )
-    assert correspondence(true, predicted, confidence, known, n) == expected
+    assert correspondence(true, predicted, confidence, range(known, ALL), n) == expected
 
 
 def test_correspondence_looks_at_the_surest_images_of_every_discovered_class() -> None:
@@ -259,15 +262,30 @@ def test_correspondence_looks_at_the_surest_images_of_every_discovered_class() -
     predicted = np.array([2, 2, 2, 3, 3])
     confidence = np.array([0.5, 0.6, 0.9, 0.4, 0.3], np.float32)
     # A known image is the surest of the first class: it hides one, and is itself not counted.
-    assert [correspondence(true, predicted, confidence, 2, n) for n in (1, 2, 3)] == [1, 3, 3]
+    assert [correspondence(true, predicted, confidence, range(2, ALL), n) for n in (1, 2, 3)] == [
+        1,
+        3,
+        3,
+    ]
 
 
 def test_correspondence_breaks_ties_by_the_images_order() -> None:
     true, predicted = np.array([2, 3, 2, 2]), np.array([2, 2, 3, 3])
     same = np.full(4, 0.5, np.float32)
-    assert correspondence(true, predicted, same, 2, 1) == 1
-    assert correspondence(true[::-1], predicted[::-1], same, 2, 1) == 2
+    assert correspondence(true, predicted, same, range(2, ALL), 1) == 1
+    assert correspondence(true[::-1], predicted[::-1], same, range(2, ALL), 1) == 2
 
 
 def test_correspondence_of_nothing_discovered_is_0() -> None:
-    assert correspondence(TRUE, np.zeros_like(TRUE), np.ones(10, np.float32), 2, 5) == 0
+    assert correspondence(TRUE, np.zeros_like(TRUE), np.ones(10, np.float32), range(2, ALL), 5) == 0
+
+
+def test_outputs_that_stand_for_no_class_are_wrong_everywhere() -> None:
+    true = np.array([0, 1, 1, 2, 2])
+    predicted = np.array([0, 1, 1, 3, 3])  # 3 is what dropped classes answer
+    sure = np.ones(5, np.float32)
+    assert acc_novel(true, predicted, 1, 4) == 1
+    assert acc_novel(true, predicted, 1, 3) == pytest.approx(1 / 2)
+    assert acc_joint(true, predicted, 3) == pytest.approx(3 / 5)
+    assert acc_joint(true, predicted, 0) == 0
+    assert correspondence(true, predicted, sure, range(1, 3), 1) == 1

@@ -1,3 +1,4 @@
+import dataclasses
 import errno
 import json
 import os
@@ -79,6 +80,25 @@ def test_a_name_given_to_another_meanwhile_is_not_given_twice(naming: Naming) ->
     names = naming.drop(naming.name(Names(), D1, "tape"), D1)
     names = naming.restore(naming.name(names, D0, "tape"), D1)
     assert names.labels == {D0: "tape"}
+
+
+def test_two_that_stand_never_have_one_label(naming: Naming) -> None:
+    given_away = naming.name(naming.name(Names(), RED, "rot"), D0, "red")
+    with pytest.raises(UsageError, match=f"{D0} is red already"):
+        naming.name(given_away, RED, "")
+    merged = naming.name(naming.merge(Names(), [BLUE, RED]), D0, "red")
+    with pytest.raises(UsageError, match=f"{D0} is red already"):
+        naming.restore(merged, RED)
+
+
+def test_a_label_is_the_same_however_its_accents_are_written(folder: Path) -> None:
+    decomposed, composed = "cafe\u0301", "caf\u00e9"
+    classes = [
+        dataclasses.replace(i, label=decomposed) if i.class_id == RED else i
+        for i in read_manifest(folder).classes
+    ]
+    with pytest.raises(UsageError, match="already"):
+        Naming(classes).name(Names(), D0, composed)
 
 
 def test_undo_walks_back_to_the_start(naming: Naming) -> None:

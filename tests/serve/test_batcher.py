@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from scda.models.predictor import Prediction, Predictor
 from scda.models.preprocess import Pixels
-from scda.serve.batcher import Batcher, Call
+from scda.serve.batcher import Batcher
 
 
 def image(value: int) -> Pixels:
@@ -66,10 +67,9 @@ def test_every_image_gets_its_own_answer() -> None:
 
 def test_images_gather_while_the_model_is_at_work() -> None:
     model = Model()
-    calls: list[Call] = []
 
     async def work() -> None:
-        batcher = Batcher(model, max_batch=8, on_call=calls.append)
+        batcher = Batcher(model, max_batch=8)
         model.gate.clear()
         first = asyncio.create_task(batcher.answer(image(0)))
         while not model.calls:
@@ -81,8 +81,6 @@ def test_images_gather_while_the_model_is_at_work() -> None:
 
     run(work())
     assert model.calls == [[0], [1, 2, 3, 4, 5]]
-    assert [call.images for call in calls] == [1, 5]
-    assert calls[1].waited_seconds >= 0.009
 
 
 def test_an_image_that_breaks_the_model_is_answered_alone() -> None:
@@ -123,6 +121,28 @@ def test_an_image_may_wait_for_others() -> None:
 
     run(work())
     assert model.calls == [[0, 1]]
+
+
+def test_nobody_waits_for_others_once_a_batch_is_full_or_waits_twice() -> None:
+    model = Model()
+
+    async def work() -> None:
+        batcher = Batcher(model, max_batch=2, max_wait_seconds=60)
+        assert len(await asyncio.gather(*(batcher.answer(image(i)) for i in range(4)))) == 4
+        batcher = Batcher(model, max_batch=8, max_wait_seconds=0.1)
+        model.gate.clear()
+        first = asyncio.create_task(batcher.answer(image(0)))
+        while len(model.calls) < 3:
+            await asyncio.sleep(0.001)
+        second = asyncio.create_task(batcher.answer(image(1)))
+        await asyncio.sleep(0.15)  # its whole wait, while the model is at work
+        model.gate.set()
+        began = time.monotonic()
+        await asyncio.gather(first, second)
+        assert time.monotonic() - began < 0.09
+
+    run(work())
+    assert model.calls == [[0, 1], [2, 3], [0], [1]]
 
 
 def test_a_batch_says_what_each_image_alone_does(predictor: Predictor) -> None:

@@ -111,6 +111,27 @@ def test_source_images_come_along_under_the_new_names(bundle: Path, tmp_path: Pa
     ]
 
 
+def test_a_linked_class_folder_of_the_source_is_followed(bundle: Path, tmp_path: Path) -> None:
+    say(bundle, labels={"discovered-000": "x"})
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "s.jpg").write_bytes(picture("blue"))
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "blue").symlink_to(tmp_path / "elsewhere")
+    promote(bundle, tmp_path / "out", source=tmp_path / "source")
+    assert "blue/s.jpg" in placed(tmp_path / "out")
+    with pytest.raises(UsageError, match="want the labelled images"):
+        promote(bundle, tmp_path / "other", source=tmp_path / "none")
+
+
+def test_a_class_named_like_the_manifest_has_a_folder_beside_it(
+    bundle: Path, tmp_path: Path
+) -> None:
+    say(bundle, labels={"discovered-000": "manifest.csv"})
+    promote(bundle, tmp_path / "out")
+    assert (tmp_path / "out" / "manifest.csv").is_file()
+    assert "manifest.csv-2/b.jpg" in placed(tmp_path / "out")
+
+
 def test_a_strange_source_is_refused(bundle: Path, tmp_path: Path) -> None:
     say(bundle, labels={"discovered-000": "x"})
     (tmp_path / "source" / "violet").mkdir(parents=True)

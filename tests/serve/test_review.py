@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,13 @@ def test_why_images_cannot_be_seen(folder: Path, target: Path, tmp_path: Path) -
         read_pictures(folder)
 
 
+def test_the_target_may_be_where_one_stands(
+    folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(target)
+    assert open_gallery(folder, load_predictor(folder).manifest, Path()).why_not == ""
+
+
 def test_a_gallery_without_folder_shows_nothing() -> None:
     gallery = Gallery([Picture("a.jpg", D0, 0.5)], None, "why")
     with pytest.raises(Exception, match="no image 0"):
@@ -282,6 +290,27 @@ def test_the_program_says_its_address_and_ends_on_a_signal(
     _, said = process.communicate(timeout=10)
     assert process.returncode == 0, said
     assert said.count("\n") == (0 if quiet else 1)
+
+
+def test_the_browser_is_led_to_the_page_by_a_file_for_its_owner_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str, str, int]] = []
+
+    def look(url: str) -> bool:
+        page = Path(url.removeprefix("file://"))
+        opened.append((url, page.read_text(), page.stat().st_mode & 0o777))
+        return True
+
+    monkeypatch.setattr("webbrowser.open", look)
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_: time.sleep(0.3))
+    addresses: list[str] = []
+    serve_review(folder, on_address=addresses.append)
+    ((url, text, mode),) = opened
+    assert addresses[0] in text
+    assert addresses[0].split("/")[3] not in url
+    assert mode == 0o600
+    assert not Path(url.removeprefix("file://")).exists()
 
 
 def test_a_port_that_cannot_be_had_is_told(folder: Path) -> None:
