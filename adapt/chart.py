@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from scda.adapt.groups import Group, Groups
-from scda.adapt.sheets import printable
 from scda.adapt.tables import TargetRow
 from scda.adapt.thumbnails import Sprite
+from scda.models.files import printable
 from scda.models.names import UNKNOWN
 
 SIDE = 1000  # of the drawing, in its own units

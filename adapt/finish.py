@@ -22,6 +22,7 @@ from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
 from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
+from scda.models.files import printable
 from scda.models.index import Ids, build_index, normalised, write_index
 from scda.models.network import PixelClassifier
 
@@ -175,7 +176,7 @@ def _members(
 
 def _write_model(draft: Path, final: Final, backbone: Backbone, target: Images) -> None:
     module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
-    known = [_as_utf8(name) for name in final.class_names]
+    known = [printable(name) for name in final.class_names]
     labels = known + final.class_ids[len(known) :]
     metadata = {
         "scda_schema_version": str(names.SCHEMA_VERSION),
@@ -196,7 +197,7 @@ def _write_neighbour_rows(path: Path, final: Final, target: Images) -> None:
     table = pa.table(
         {
             # Parquet text is UTF-8; a file name's other bytes are written as escapes.
-            "path": [_as_utf8(name) for name in target.names()],
+            "path": [printable(name) for name in target.names()],
             "class_id": [final.class_ids[label] for label in predicted],
             "confidence": final.probabilities.max(axis=1),
         }
@@ -215,7 +216,7 @@ def _class_info(draft: Path, final: Final, label: int, images: dict[str, Images]
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
     return ClassInfo(
         class_id=class_id,
-        label=_as_utf8(final.class_names[label]) if known else class_id,
+        label=printable(final.class_names[label]) if known else class_id,
         kind="known" if known else "discovered",
         size=int(of_class.sum()),
         mean_confidence=round(float(confidence), _DIGITS),
@@ -233,7 +234,3 @@ def _write_exemplar(draft: Path, name: str, image: Image.Image) -> str:
     (draft / name).parent.mkdir(parents=True, exist_ok=True)
     image.save(draft / name, quality=85)
     return name
-
-
-def _as_utf8(name: str) -> str:
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -13,14 +13,14 @@ from scda.adapt.chart import Chart, make_chart
 from scda.adapt.groups import Groups, make_groups
 from scda.adapt.progress import Reporter
 from scda.adapt.rundir import RunFolder, read_config
-from scda.adapt.sheets import Picture, Sheet, from_exemplars, make_sheets, outliers, printable
+from scda.adapt.sheets import Picture, Sheet, from_exemplars, make_sheets, outliers
 from scda.adapt.tables import TargetRow, read_discovery, read_rejected
 from scda.adapt.target_map import read_map
 from scda.adapt.thumbnails import Thumbnails, make_thumbnails
 from scda.adapt.truth import Truth
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError, UsageError
-from scda.models.files import write_atomically
+from scda.models.files import printable, write_atomically
 
 _MAX_REJECTED = 200  # rows shown
 _NOTHING = Thumbnails({}, None, 0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from scda.adapt.groups import Group, Groups
 from scda.adapt.tables import TargetRow
+from scda.models.files import printable
 
 _PICTURES = 480  # on all sheets together, about 2.5 MB
 _PER_SHEET = (4, 16)  # least and most; half of them typical
@@ -81,11 +82,6 @@ def short(label: str) -> str:
 def describe(row: TargetRow) -> str:
     """Return an image's file name and what the model says of it."""
     return f"{printable(row.path)} · confidence {row.confidence:.2f} · distance {row.distance:.3f}"
-
-
-def printable(name: str) -> str:
-    """Return a file name as text; bytes that are no UTF-8 are written as escapes."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _sheet(group: Group, groups: Groups, count: int) -> Sheet:

@@ -66,7 +66,7 @@ def write_discovery(path: Path, final: Final, target: Images) -> None:
         np.where(_outliers(final, distances), "true", "false"),
         strict=True,
     )
-    _write(path, DISCOVERY, rows)
+    write_table(path, DISCOVERY, rows)
 
 
 def read_discovery(path: Path) -> list[TargetRow]:
@@ -93,7 +93,7 @@ def read_discovery(path: Path) -> list[TargetRow]:
 def write_rejected(path: Path, rejected: list[Rejected]) -> None:
     """Write rejected.csv: per unusable file its code and why."""
     rows = ((bad.path, bad.code, bad.message) for bad in rejected)
-    _write(path, ("path", "error_code", "error"), rows)
+    write_table(path, ("path", "error_code", "error"), rows)
 
 
 def read_rejected(path: Path) -> list[dict[str, str]]:
@@ -142,7 +142,8 @@ def _decimals(values: NDArray[np.float32]) -> Iterable[str]:
     return (f"{value:.6f}" for value in values)
 
 
-def _write(path: Path, header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> None:
+def write_table(path: Path, header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file, whole or not at all."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(header)

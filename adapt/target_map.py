@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.adapt.kmeans import Points
+from scda.adapt.tables import write_table
 from scda.models.errors import GateError
-from scda.models.files import write_atomically
 from scda.models.index import Ids
 
 MAX_POINTS = 2_000  # above, a sample: more would be neither told apart nor small
@@ -52,13 +52,8 @@ def make_map(features: Points, *, seed: int) -> tuple[Ids, NDArray[np.float32]]:
 
 def write_map(path: Path, names: list[str], places: NDArray[np.float32]) -> None:
     """Write map.csv: per image on the map its path, relative to the target, and its place."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer)
-    writer.writerow(("path", "x", "y"))
-    writer.writerows(
-        (name, f"{x:.4f}", f"{y:.4f}") for name, (x, y) in zip(names, places, strict=True)
-    )
-    write_atomically(path, buffer.getvalue().encode("utf-8", "surrogateescape"))
+    rows = ((name, f"{x:.4f}", f"{y:.4f}") for name, (x, y) in zip(names, places, strict=True))
+    write_table(path, ("path", "x", "y"), rows)
 
 
 def read_map(path: Path) -> dict[str, tuple[float, float]]:

@@ -8,11 +8,11 @@ import hashlib
 import json
 import shutil
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from scda.models.errors import GateError, UsageError
-from scda.models.files import folder_written_atomically
+from scda.models.files import folder_written_atomically, is_inside
 from scda.models.preprocess import Preprocessing
 
 SCHEMA_VERSION = 1
@@ -182,13 +182,9 @@ def _check_paths(folder: Path, manifest: Manifest) -> None:
     if unlisted:
         raise GateError(f"{folder}: {MANIFEST} does not list {unlisted[0]}")
     # Exemplars are served; a bundle from elsewhere must not reach out of its folder.
-    outside = [name for name in manifest.files if not _is_inside(PurePosixPath(name))]
+    outside = [name for name in manifest.files if not is_inside(name)]
     if outside:
         raise GateError(f"{folder}: {MANIFEST} lists {outside[0]}, want a path inside the bundle")
-
-
-def _is_inside(path: PurePosixPath) -> bool:
-    return not path.is_absolute() and ".." not in path.parts
 
 
 def _check_sums(folder: Path, manifest: Manifest) -> None:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from scda.models.errors import UsageError
@@ -155,3 +155,14 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def printable(name: str) -> str:
+    """Return a file name as Unicode text; bytes that are not UTF-8 are written as escapes."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a relative path, with "/" between folders, stays in the folder it is of."""
+    parts = PurePosixPath(path)
+    return not parts.is_absolute() and ".." not in parts.parts

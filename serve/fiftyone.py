@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from scda.models.errors import ImageError
-from scda.serve.rows import About, Row, Write, printable
+from scda.models.files import printable
+from scda.serve.rows import About, Row, Write
 
 HEAD = b'{"classes": '
 

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -11,6 +11,7 @@ from PIL import Image
 
 from scda.models.bundle import NEIGHBOUR_ROWS, Manifest
 from scda.models.errors import GateError, ImageError
+from scda.models.files import is_inside
 from scda.models.images import read_file
 from scda.models.names import Names
 
@@ -88,11 +89,7 @@ def read_pictures(bundle: Path) -> list[Picture]:
     if not (bundle / NEIGHBOUR_ROWS).is_file():
         raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS}; train without --no-neighbours")
     pictures = [Picture(**row) for row in pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()]
-    outside = [one.path for one in pictures if not _is_inside(PurePosixPath(one.path))]
+    outside = [one.path for one in pictures if not is_inside(one.path)]
     if outside:  # a bundle from elsewhere must not reach out of the folder
         raise GateError(f"{NEIGHBOUR_ROWS} lists {outside[0]}, want paths inside the target")
     return pictures
-
-
-def _is_inside(path: PurePosixPath) -> bool:
-    return not path.is_absolute() and ".." not in path.parts

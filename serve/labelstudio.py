@@ -12,8 +12,9 @@ from urllib.parse import quote_from_bytes, urlsplit
 from xml.etree import ElementTree
 
 from scda.models.errors import ImageError
+from scda.models.files import printable
 from scda.models.predictor import Prediction
-from scda.serve.rows import About, Row, Write, file_bytes, printable
+from scda.serve.rows import About, Row, Write, file_bytes
 
 HEAD = b'[\n{"data": '
 CONFIG_HEAD = b"<View>"

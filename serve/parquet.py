@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scda.models.bundle import SCHEMA_VERSION
-from scda.serve.rows import COLUMNS, About, Row, Write, printable
+from scda.models.files import printable
+from scda.serve.rows import COLUMNS, About, Row, Write
 
 HEAD = b"PAR1"
 ROW_GROUP = 16_384  # rows; about 15 MB of memory

@@ -56,11 +56,6 @@ class About:
 Write = Callable[[Sequence[Row]], None]
 
 
-def printable(text: str) -> str:
-    r"""Return text that every reader of UTF-8 takes: undecodable bytes of a name become \xff."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
 def file_bytes(path: str) -> bytes:
     """Return a row's path as the file system has it."""
     return os.fsencode(path)

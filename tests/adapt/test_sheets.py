@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from scda.adapt.groups import Groups, make_groups
-from scda.adapt.sheets import Sheet, from_exemplars, make_sheets, outliers, printable, short
+from scda.adapt.sheets import Sheet, from_exemplars, make_sheets, outliers, short
 from scda.adapt.tables import TargetRow
 from scda.models.bundle import read_manifest
+from scda.models.files import printable
 from tests.bundles import make_bundle
 
 BLUE, GREEN, RED = "known-000", "known-001", "known-002"
