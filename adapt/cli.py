@@ -164,6 +164,9 @@ def label(
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
     workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a stopped labelling.")
+    ] = False,
     provider: Provider = "auto",
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -193,6 +196,7 @@ def label(
             recursive=recursive,
             batch_size=batch_size,
             workers=workers,
+            resume=resume,
             on_progress=reporter.done,
         )
         for line in summary.lines():

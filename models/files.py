@@ -10,6 +10,8 @@ from typing import BinaryIO
 
 from scda.models.errors import UsageError
 
+TEMPORARY = ".scda-"  # begins the name of an output that is not finished
+
 
 def is_hidden(name: str) -> bool:
     """Return whether a file or folder is skipped: `.x`, and macOS's `._x` beside every image."""
@@ -84,7 +86,7 @@ def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
         UsageError: If it cannot be written.
     """
     with errors_named(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".scda-")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.name}.")
     file = os.fdopen(handle, "wb")
     try:
         yield file

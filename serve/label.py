@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from scda.models.predictor import TOP, Prediction, Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.answer import Prepared, prepare, usable, with_errors
 from scda.serve.inputs import Inputs, find_inputs
+from scda.serve.journal import Job, done_before, kept, open_journal
 from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
 from scda.serve.rows import About, Row
 from scda.serve.summary import Summary
@@ -33,6 +34,7 @@ def label(
     recursive: bool = True,
     batch_size: int = 32,
     workers: int = 0,
+    resume: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
     """Write one row per file under `inputs` to every output; a bad file has a row, too.
@@ -48,10 +50,12 @@ def label(
         recursive: Whether sub-folders are labelled as well.
         batch_size: Files per call of the model; the last call gets what is left.
         workers: Threads that read and decode; 0 takes the CPUs this process may use.
+        resume: Whether to go on where a stopped labelling with the same first output stopped.
         on_progress: Called with the files done and the files in all, after each batch.
 
     Raises:
-        UsageError: If an input or output does not exist or is wrong, or inputs overlap.
+        UsageError: If an input or output does not exist or is wrong, inputs overlap, or what is
+            resumed is another labelling.
         DataError: If there is no file to label.
     """
     _check(predictor, options)
@@ -63,8 +67,17 @@ def label(
     labels, errors = Counter[str](), Counter[str]()
     hidden, started = files.count_hidden(), time.monotonic()
     about = _about(predictor, files, options)
-    with _pool(workers) as pool, write_rows(outs, about, options) as write:
-        for rows in label_files(predictor, files, pool, batch_size=batch_size, options=options):
+    outputs = written(outs, options)
+    job = _job(predictor, files, options, batch_size)
+    with (
+        open_journal(outputs, job, resume=resume) as journal,
+        _pool(workers) as pool,
+        write_rows(outs, about, options) as write,
+    ):
+        waiting = iter(files)
+        done = done_before(journal, waiting)
+        rest = label_files(predictor, waiting, pool, batch_size=batch_size, options=options)
+        for rows in chain(done, kept(journal, rest, features=options.embeddings is not None)):
             write(rows)
             errors.update(row.answer.code for row in rows if isinstance(row.answer, ImageError))
             labels.update(
@@ -78,6 +91,21 @@ def label(
         seconds=time.monotonic() - started,
         provider=predictor.session.provider,
     )
+
+
+def _job(predictor: Predictor, files: Inputs, options: Options, batch_size: int) -> Job:
+    return {
+        "model_id": predictor.manifest.id,
+        "names_version": predictor.names.version,
+        "inputs": [str(root.absolute()) for root in files.roots],
+        "recursive": files.recursive,
+        "top": options.top,
+        "min_confidence": options.min_confidence,
+        "embeddings": options.embeddings is not None,
+        # Of a batch of another size the last digits differ.
+        "batch_size": batch_size,
+        "provider": predictor.session.provider,
+    }
 
 
 def label_files(

@@ -199,7 +199,7 @@ def test_a_file_that_vanishes_is_a_row(predictor: Predictor, tmp_path: Path) -> 
     assert row.to_json()["error_code"] == "unreadable"
 
 
-def test_a_labelling_that_is_stopped_leaves_nothing(
+def test_a_labelling_that_is_stopped_leaves_its_journal_alone(
     predictor: Predictor, images: Path, tmp_path: Path
 ) -> None:
     def stop(done: int, total: int) -> None:
@@ -209,7 +209,7 @@ def test_a_labelling_that_is_stopped_leaves_nothing(
     out.mkdir()
     with pytest.raises(KeyboardInterrupt):
         label(predictor, [images], [str(out / "x.csv")], batch_size=2, on_progress=stop)
-    assert list(out.iterdir()) == []
+    assert [path.name for path in out.iterdir()] == [".x.csv.journal"]
 
 
 def test_no_more_than_two_batches_are_held(predictor: Predictor, images: Path) -> None:
