@@ -137,7 +137,9 @@ def train(
 @app.command()
 def label(
     bundle: Bundle,
-    images: Annotated[list[Path], typer.Argument(help="Folders or files.")],
+    images: Annotated[
+        list[Path] | None, typer.Argument(help="Folders, files or quoted patterns.")
+    ] = None,
     out: Annotated[
         list[str] | None,
         typer.Option(
@@ -161,12 +163,31 @@ def label(
     image_root: Annotated[
         str | None, typer.Option(help="What Label Studio finds images under: a URL or a path.")
     ] = None,
+    files_from: Annotated[
+        str | None,
+        typer.Option(help="A list of files in place of IMAGES, by lines or NUL; - is stdin."),
+    ] = None,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Only files that fit a pattern: '*.jpg', 'a/*'.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="No file that fits a pattern; wins over --include.")
+    ] = None,
+    follow_symlinks: Annotated[
+        bool, typer.Option("--follow-symlinks", help="Look into linked folders as well.")
+    ] = False,
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
     workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a stopped labelling.")
     ] = False,
+    max_errors: Annotated[
+        int | None, typer.Option(min=0, help="Give up when more files have failed.")
+    ] = None,
+    summary_file: Annotated[
+        Path | None, typer.Option("--summary", help="FILE.json for counts, rate and provider.")
+    ] = None,
     provider: Provider = "auto",
     threads: Threads = 0,
     quiet: Quiet = False,
@@ -174,6 +195,8 @@ def label(
 ) -> None:
     """Label every image: one row per file, bad files included."""
     from scda.adapt.progress import Reporter
+    from scda.models.files import write_atomically
+    from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
 
@@ -185,20 +208,32 @@ def label(
         top=top,
         min_confidence=min_confidence,
     )
+    if summary_file and not summary_file.parent.is_dir():
+        raise UsageError(f"{summary_file}: no folder {summary_file.parent}; want one that exists")
+    choice = Choice(
+        recursive=recursive,
+        follow_links=follow_symlinks,
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+    )
     predictor = _load(bundle, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("labelling", 0)
         summary = label_images(
             predictor,
-            images,
+            images or [],
             out or [],
             options=options,
-            recursive=recursive,
+            choice=choice,
+            files_from=files_from,
             batch_size=batch_size,
             workers=workers,
             resume=resume,
+            max_errors=max_errors,
             on_progress=reporter.done,
         )
+        if summary_file:
+            write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
         for line in summary.lines():
             reporter.say(line)
     if summary.num_failed:

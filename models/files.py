@@ -18,11 +18,17 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".")
 
 
-def walk(root: Path, *, recursive: bool = True) -> Iterator[Path]:
+def walk(root: Path, *, recursive: bool = True, follow_links: bool = False) -> Iterator[Path]:
     """Yield every regular file under `root`, depth first, sorted by name; hidden ones left out.
 
-    Links to folders are not followed, so that a loop cannot hang a scan. A sub-folder that cannot
-    be read is yielded itself: it fails as one unreadable file, not as the whole scan.
+    A sub-folder that cannot be read is yielded itself: it fails as one unreadable file, not as the
+    whole scan.
+
+    Args:
+        root: A folder.
+        recursive: Whether sub-folders are looked into.
+        follow_links: Whether links to folders are, too; each folder is seen once, so that a link
+            that leads back cannot hang a scan.
 
     Raises:
         UsageError: If `root` is no folder that can be read.
@@ -31,9 +37,14 @@ def walk(root: Path, *, recursive: bool = True) -> Iterator[Path]:
         waiting = _entries(root)
     except OSError as error:
         raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
+    seen = {_identity(root)} if follow_links else set()
     while waiting:
         entry = waiting.pop()
-        if entry.is_dir(follow_symlinks=False):
+        if _is_folder(entry, follow_links=follow_links):
+            if follow_links and (identity := _identity(entry.path)) in seen:
+                continue
+            if follow_links:
+                seen.add(identity)
             if recursive:
                 try:
                     waiting += _entries(entry.path)
@@ -42,6 +53,18 @@ def walk(root: Path, *, recursive: bool = True) -> Iterator[Path]:
         # A link that leads in a circle makes entry.is_file() raise; os.path.isfile says no.
         elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):
             yield Path(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=follow_links)
+    except OSError:  # a link that leads in a circle
+        return False
+
+
+def _identity(folder: Path | str) -> tuple[int, int]:
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:

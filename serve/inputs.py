@@ -1,13 +1,41 @@
 """Which files a labelling takes, and the path that each one's row gets."""
 
+import glob
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from scda.models.errors import UsageError
 from scda.models.files import count_hidden, is_hidden, walk
 from scda.serve.formats import HEADS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which files of the inputs are labelled."""
+
+    recursive: bool = True  # those in sub-folders, too
+    follow_links: bool = False  # those in folders that a link leads to, too
+    include: tuple[str, ...] = ()  # patterns of names or paths; empty takes all
+    exclude: tuple[str, ...] = ()  # patterns; they win over `include`
+
+    def takes(self, path: str) -> bool:
+        """Return whether a row's path is chosen; `*` matches a `/` as well."""
+        name = path.rpartition("/")[2]
+
+        def fits(pattern: str) -> bool:
+            return fnmatchcase(path, pattern) or fnmatchcase(name, pattern)
+
+        included = not self.include or any(map(fits, self.include))
+        return included and not any(map(fits, self.exclude))
+
+
+ALL = Choice()
 
 
 @dataclass(frozen=True)
@@ -16,42 +44,56 @@ class Inputs:
 
     roots: tuple[Path, ...]
     outputs: frozenset[Path]  # resolved; results of this or an earlier labelling, no input
-    recursive: bool
+    choice: Choice
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
-        """Yield every file in sorted order; nothing is kept, so it may be millions.
+        """Yield every chosen file in sorted order; nothing is kept, so it may be millions.
 
         Raises:
             UsageError: If an input cannot be read, or an output would replace an input.
         """
-        only = self._only_folder
-        for root in self.roots:
-            for path in [root] if root.is_file() else walk(root, recursive=self.recursive):
-                if not self._is_output(path):
-                    yield (path.relative_to(only) if only else path).as_posix(), path
+        for name, path in self._all():
+            if self.choice.takes(name):
+                yield name, path
 
     @property
     def root(self) -> Path:
         """The absolute folder that the paths of rows are relative to."""
         return (self._only_folder or Path()).absolute()
 
+    @property
+    def job(self) -> dict[str, Any]:
+        """What a resumed labelling must have in common, as plain JSON values."""
+        return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.choice)}
+
     def count_hidden(self) -> int:
         """Return how many hidden files and folders are passed over."""
         folders = [root for root in self.roots if root.is_dir()]
-        if self.recursive:
+        if self.choice.recursive:
             return sum(map(count_hidden, folders))
         return sum(is_hidden(name) for folder in folders for name in os.listdir(folder))
+
+    def _all(self) -> Iterator[tuple[str, Path]]:
+        only, choice = self._only_folder, self.choice
+        for root in self.roots:
+            paths: Iterable[Path] = [root]
+            if not root.is_file():
+                paths = walk(root, recursive=choice.recursive, follow_links=choice.follow_links)
+            for path in paths:
+                if not self._is_output(path):
+                    yield (path.relative_to(only) if only else path).as_posix(), path
 
     @property
     def _only_folder(self) -> Path | None:
         return self.roots[0] if len(self.roots) == 1 and self.roots[0].is_dir() else None
 
+    @cached_property
+    def _output_names(self) -> set[str]:
+        return {out.name for out in self.outputs}
+
     def _is_output(self, path: Path) -> bool:
         # Names are compared first: resolving every path would cost more than walking.
-        if (
-            path.name not in {out.name for out in self.outputs}
-            or path.resolve() not in self.outputs
-        ):
+        if path.name not in self._output_names or path.resolve() not in self.outputs:
             return False
         with path.open("rb") as file:
             head = file.read(max(map(len, HEADS)))
@@ -60,19 +102,31 @@ class Inputs:
         return True
 
 
-def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], *, recursive: bool) -> Inputs:
+def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice = ALL) -> Inputs:
     """Return the inputs, checked for files that would be labelled twice.
 
     Args:
-        roots: Folders, or single files.
+        roots: Folders, single files, or patterns such as `photos/2026-*/*.jpg`.
         outputs: Files that will be written.
-        recursive: Whether sub-folders are labelled as well.
+        choice: Which files of them are labelled.
 
     Raises:
-        UsageError: If one input lies inside another.
+        UsageError: If one input lies inside another, or a pattern fits nothing.
     """
-    resolved = [root.resolve() for root in roots]
-    for root, place in zip(roots, resolved, strict=True):
-        if resolved.count(place) > 1 or not set(place.parents).isdisjoint(resolved):
-            raise UsageError(f"{root}: inside another input; its files would be labelled twice")
-    return Inputs(tuple(roots), frozenset(path.resolve() for path in outputs), recursive)
+    found = [path for root in roots for path in _expanded(root)]
+    resolved = [path.resolve() for path in found]
+    places, counts = set(resolved), Counter(resolved)
+    for path, place in zip(found, resolved, strict=True):
+        if counts[place] > 1 or not places.isdisjoint(place.parents):
+            raise UsageError(f"{path}: inside another input; its files would be labelled twice")
+    return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
+
+
+def _expanded(root: Path) -> list[Path]:
+    """Return what a pattern fits, in sorted order; what is there as it is written is no pattern."""
+    if root.exists() or not glob.has_magic(str(root)):
+        return [root]
+    found = sorted(glob.glob(str(root), recursive=True))
+    if not found:
+        raise UsageError(f"{root}: fits no file and no folder")
+    return [Path(path) for path in found]

@@ -18,8 +18,9 @@ from scda.models.images import read_file
 from scda.models.predictor import TOP, Prediction, Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.answer import Prepared, prepare, usable, with_errors
-from scda.serve.inputs import Inputs, find_inputs
+from scda.serve.inputs import ALL, Choice, Inputs
 from scda.serve.journal import Job, done_before, kept, open_journal
+from scda.serve.listed import Listed, open_files
 from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
 from scda.serve.rows import About, Row
 from scda.serve.summary import Summary
@@ -31,10 +32,12 @@ def label(
     outs: Sequence[str],
     *,
     options: Options = DEFAULTS,
-    recursive: bool = True,
+    choice: Choice = ALL,
+    files_from: str | None = None,
     batch_size: int = 32,
     workers: int = 0,
     resume: bool = False,
+    max_errors: int | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
     """Write one row per file under `inputs` to every output; a bad file has a row, too.
@@ -44,61 +47,74 @@ def label(
 
     Args:
         predictor: The loaded bundle.
-        inputs: Folders, or single files.
+        inputs: Folders, single files, or patterns.
         outs: As in `write_rows`. Earlier results of these names are replaced, never labelled.
         options: What else is written, and what rows say.
-        recursive: Whether sub-folders are labelled as well.
+        choice: Which of the files are labelled.
+        files_from: In place of inputs: a list of files, or `-` for one on standard input.
         batch_size: Files per call of the model; the last call gets what is left.
         workers: Threads that read and decode; 0 takes the CPUs this process may use.
         resume: Whether to go on where a stopped labelling with the same first output stopped.
+        max_errors: Gives up when more files have failed.
         on_progress: Called with the files done and the files in all, after each batch.
 
     Raises:
         UsageError: If an input or output does not exist or is wrong, inputs overlap, or what is
             resumed is another labelling.
-        DataError: If there is no file to label.
+        DataError: If there is no file to label, or too many failed.
     """
     _check(predictor, options)
     check_outs(outs, options, inputs)
-    files = find_inputs(inputs, written(outs, options), recursive=recursive)
-    total = sum(1 for _ in files)
-    if not total:
-        raise DataError(f"no file to label in {', '.join(map(str, inputs))}")
-    labels, errors = Counter[str](), Counter[str]()
-    hidden, started = files.count_hidden(), time.monotonic()
-    about = _about(predictor, files, options)
     outputs = written(outs, options)
-    job = _job(predictor, files, options, batch_size)
-    with (
-        open_journal(outputs, job, resume=resume) as journal,
-        _pool(workers) as pool,
-        write_rows(outs, about, options) as write,
-    ):
-        waiting = iter(files)
-        done = done_before(journal, waiting)
-        rest = label_files(predictor, waiting, pool, batch_size=batch_size, options=options)
-        for rows in chain(done, kept(journal, rest, features=options.embeddings is not None)):
-            write(rows)
-            errors.update(row.answer.code for row in rows if isinstance(row.answer, ImageError))
-            labels.update(
-                row.answer.label for row in rows if not isinstance(row.answer, ImageError)
-            )
-            on_progress(labels.total() + errors.total(), total)
-    return Summary(
-        labels=dict(labels.most_common()),
-        errors=dict(errors.most_common()),
-        hidden=hidden,
-        seconds=time.monotonic() - started,
-        provider=predictor.session.provider,
-    )
+    with open_files(inputs, files_from, outputs, choice) as files:
+        total = sum(1 for _ in files)
+        if not total:
+            raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
+        labels, errors = Counter[str](), Counter[str]()
+        hidden, started = files.count_hidden(), time.monotonic()
+        about = _about(predictor, files, options)
+        job = _job(predictor, files, options, batch_size)
+        with (
+            open_journal(outputs, job, resume=resume) as journal,
+            _pool(workers) as pool,
+            write_rows(outs, about, options) as write,
+        ):
+            waiting = iter(files)
+            done = done_before(journal, waiting)
+            rest = label_files(predictor, waiting, pool, batch_size=batch_size, options=options)
+            for rows in chain(done, kept(journal, rest, features=options.embeddings is not None)):
+                write(rows)
+                errors.update(row.answer.code for row in rows if isinstance(row.answer, ImageError))
+                labels.update(
+                    row.answer.label for row in rows if not isinstance(row.answer, ImageError)
+                )
+                on_progress(labels.total() + errors.total(), total)
+                _check_errors(errors, max_errors)
+        return Summary(
+            labels=dict(labels.most_common()),
+            errors=dict(errors.most_common()),
+            hidden=hidden,
+            seconds=time.monotonic() - started,
+            provider=predictor.session.provider,
+            model_id=about.model_id,
+            names_version=about.names_version,
+        )
 
 
-def _job(predictor: Predictor, files: Inputs, options: Options, batch_size: int) -> Job:
+def _check_errors(errors: Counter[str], most: int | None) -> None:
+    if most is not None and errors.total() > most:
+        (code, count), *_ = errors.most_common(1)
+        raise DataError(
+            f"{errors.total()} files failed, {count} of them {code}; want {most} at most "
+            "(--max-errors); --resume goes on"
+        )
+
+
+def _job(predictor: Predictor, files: Inputs | Listed, options: Options, batch_size: int) -> Job:
     return {
         "model_id": predictor.manifest.id,
         "names_version": predictor.names.version,
-        "inputs": [str(root.absolute()) for root in files.roots],
-        "recursive": files.recursive,
+        **files.job,
         "top": options.top,
         "min_confidence": options.min_confidence,
         "embeddings": options.embeddings is not None,
@@ -163,7 +179,7 @@ def _check(predictor: Predictor, options: Options) -> None:
         raise UsageError(f"--top {options.top}; want 1 to {num_classes}, the number of classes")
 
 
-def _about(predictor: Predictor, files: Inputs, options: Options) -> About:
+def _about(predictor: Predictor, files: Inputs | Listed, options: Options) -> About:
     return About(
         model_id=predictor.manifest.id,
         names_version=predictor.names.version,

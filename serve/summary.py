@@ -1,6 +1,8 @@
 """What a person is told when a labelling is done."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +14,8 @@ class Summary:
     hidden: int  # files and folders passed over because their name starts with a dot
     seconds: float
     provider: str  # what ran the model: cpu or cuda
+    model_id: str
+    names_version: int
 
     @property
     def num_failed(self) -> int:
@@ -27,6 +31,15 @@ class Summary:
     def images_per_second(self) -> float:
         """Files per second, bad ones included."""
         return self.num_files / max(self.seconds, 1e-9)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, the totals and the rate as plain JSON values."""
+        return {
+            **dataclasses.asdict(self),
+            "files": self.num_files,
+            "failed": self.num_failed,
+            "images_per_second": round(self.images_per_second, 2),
+        }
 
     def lines(self) -> list[str]:
         """Return the summary as a person reads it."""

@@ -382,3 +382,25 @@ def test_named_classes_are_promoted(
         ).stdout
     )
     assert "ring" in str(plan)
+
+
+def test_a_list_is_labelled_with_a_summary(
+    scda: Scda, bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for colour in ("red", "blue"):
+        (tmp_path / f"{colour}.jpg").write_bytes(picture(colour))
+    (tmp_path / "list").write_text("red.jpg\nblue.jpg\nnone.jpg\n")
+    out = ("--out", "rows.csv", "--summary", "summary.json", "--exclude", "blue*")
+    done = scda("label", bundle, "--files-from", "list", *out)
+    assert done.returncode == 3, done.stderr
+    said = json.loads((tmp_path / "summary.json").read_text())
+    assert (said["labels"], said["errors"]) == ({"red": 1}, {"unreadable": 1})
+    refused(scda("label", bundle, "--out", "x.csv"), 2, "want IMAGES or --files-from")
+    nowhere = ("--out", "x.csv", "--summary", "none/s.json")
+    refused(scda("label", bundle, "red.jpg", *nowhere), 2, "no folder none")
+    refused(
+        scda("label", bundle, "red.jpg", "none.jpg", "--out", "x.csv", "--max-errors", "0"),
+        2,
+        "none.jpg",
+    )

@@ -66,6 +66,21 @@ def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> Non
     assert names(tmp_path) == ["link.jpg", "real/a.jpg"]
 
 
+def test_linked_folders_are_followed_on_demand_each_once(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x.jpg").write_bytes(b"")
+    (tmp_path / "a" / "back").symlink_to(tmp_path)
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "c").symlink_to(tmp_path / "c")  # leads in a circle
+    found = [path.relative_to(tmp_path).as_posix() for path in walk(tmp_path, follow_links=True)]
+    assert found == ["a/x.jpg"]
+    (tmp_path / "a").rename(tmp_path.parent / f"{tmp_path.name}-elsewhere")
+    (tmp_path / "b").unlink()
+    (tmp_path / "b").symlink_to(tmp_path.parent / f"{tmp_path.name}-elsewhere")
+    assert list(walk(tmp_path)) == []
+    assert list(walk(tmp_path, follow_links=True)) == [tmp_path / "b" / "x.jpg"]
+
+
 def test_what_is_no_regular_file_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, "a.jpg")
     (tmp_path / "circle").symlink_to("circle")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Pixels
+from scda.serve.inputs import Choice
 from scda.serve.journal import journal_path
 from scda.serve.label import label
 from scda.serve.outputs import Options
@@ -112,7 +113,8 @@ def test_resuming_what_never_began_begins(
     ("change", "message"),
     [
         ({"batch_size": 5}, "batch_size was 4, is 5"),
-        ({"recursive": False}, "recursive was True, is False"),
+        ({"choice": Choice(recursive=False)}, "recursive was True, is False"),
+        ({"choice": Choice(exclude=("x",))}, r"exclude was \[\], is \['x'\]"),
         ({"options": Options(top=2)}, "top was None, is 2"),
         ({"options": Options(min_confidence=0.5)}, "min_confidence was 0.97, is 0.5"),
     ],

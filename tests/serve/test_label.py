@@ -16,6 +16,7 @@ from scda.models.errors import DataError, UsageError
 from scda.models.images import read_file
 from scda.models.predictor import FIELDS, Predictor
 from scda.serve.formats import FORMATS
+from scda.serve.inputs import Choice
 from scda.serve.label import label, label_files
 from scda.serve.outputs import Options
 from tests.bundles import picture
@@ -101,7 +102,7 @@ def test_the_batch_size_changes_nothing(
 
 
 def test_sub_folders_can_be_left_out(predictor: Predictor, images: Path, tmp_path: Path) -> None:
-    rows = labelled(predictor, images, out=tmp_path / "x.jsonl", recursive=False)
+    rows = labelled(predictor, images, out=tmp_path / "x.jsonl", choice=Choice(recursive=False))
     assert "sub/deep/r.jpg" not in rows
     assert len(rows) == 5
 
@@ -350,3 +351,24 @@ def test_parquet_is_the_same_whatever_the_batch_size(
     for out, batch_size in zip(outs, (1, 4), strict=True):
         label(predictor, [images], [str(out)], batch_size=batch_size)
     assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_too_many_bad_files_end_it_and_the_rest_can_be_resumed(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.csv"
+    with pytest.raises(DataError, match=r"2 files failed, 1 of them .*; want 1 at most"):
+        label(predictor, [images], [str(out)], batch_size=1, max_errors=1)
+    assert not out.exists()
+    summary = label(predictor, [images], [str(out)], batch_size=1, max_errors=3, resume=True)
+    assert summary.num_failed == 3
+    assert len(read_csv(out)) == 6
+
+
+def test_the_summary_adds_up(predictor: Predictor, images: Path, tmp_path: Path) -> None:
+    summary = label(predictor, [images], [str(tmp_path / "rows.csv")]).to_json()
+    assert summary["files"] == sum(summary["labels"].values()) + summary["failed"] == 6
+    assert summary["failed"] == sum(summary["errors"].values()) == 3
+    assert summary["hidden"] == 3
+    assert summary["model_id"] == predictor.manifest.id
+    assert json.loads(json.dumps(summary)) == summary
