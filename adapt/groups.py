@@ -75,8 +75,7 @@ def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Grou
     """
     names = read_names(bundle / NAMES, manifest.class_ids)
     answers = {class_id: names.target(class_id) for class_id in manifest.class_ids}
-    own = {info.class_id: names.labels.get(info.class_id, info.label) for info in manifest.classes}
-    labels = {**own, UNKNOWN: UNKNOWN}
+    labels = {info.class_id: names.label(info) for info in manifest.classes} | {UNKNOWN: UNKNOWN}
     alike = _alike(centroids(bundle / CLUSTERS), manifest.class_ids, answers)
     made = [
         _group(info, manifest, names, labels, rows, alike[info.class_id])

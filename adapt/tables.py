@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from scda.adapt.data import Images
 from scda.adapt.discover import entropy
-from scda.adapt.finish import Final
+from scda.adapt.finish import RADII, Final
 from scda.adapt.scan import Rejected
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 from scda.models.index import normalised
+from scda.models.predictor import OUTLIER_QUANTILE
 
 DISCOVERY = (
     "path",
@@ -29,7 +30,6 @@ DISCOVERY = (
     "second",
     "outlier",
 )
-_OUTLIER_QUANTILE = 0.99
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _distances(final: Final) -> NDArray[np.float32]:
 
 
 def _outliers(final: Final, distances: NDArray[np.float32]) -> NDArray[np.bool_]:
-    radii = [np.quantile(of_class, _OUTLIER_QUANTILE) for of_class in final.distances]
+    radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in final.distances]
     return np.asarray((distances > np.array(radii)).all(axis=1))
 
 

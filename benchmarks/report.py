@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from answers import Answer, exit_code
 from scda.adapt.progress import Reporter
 from scda.adapt.report import write_report
 from scda.adapt.rundir import RunFolder, read_config
@@ -46,14 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds, megabytes = time.perf_counter() - start, path.stat().st_size / 1e6
         processor = time.process_time() - processor
     print(f"images={options.images} width={options.width} map_seconds={map_seconds:.1f}")
-    print(
-        f"processor_seconds={processor:.1f}"
-    )  # all threads; tells a slow page from a busy machine
-    answers = [("report_seconds", seconds, _MOST_SECONDS), ("report_mb", megabytes, _MOST_MB)]
-    for question, found, bar in answers:
-        verdict = "PASS" if found < bar else "FAIL"
-        print(f"{verdict} name={question} value={found:.1f} bar={bar:g}")
-    return int(any(found >= bar for _, found, bar in answers))
+    # Of all threads: tells a slow page from a busy machine.
+    print(f"processor_seconds={processor:.1f}")
+    return exit_code(
+        [
+            Answer("report_seconds", seconds, _MOST_SECONDS),
+            Answer("report_mb", megabytes, _MOST_MB),
+        ]
+    )
 
 
 def enlarged(old: RunFolder, folder: Path, images: int, width: int) -> RunFolder:
@@ -63,7 +64,7 @@ def enlarged(old: RunFolder, folder: Path, images: int, width: int) -> RunFolder
     config = read_config(old)
     target = folder / "target"
     target.mkdir()
-    rows = list(csv.DictReader(old.discovery.open()))
+    rows = list(csv.DictReader(old.discovery.read_text().splitlines()))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, list(rows[0]))
     writer.writeheader()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scda.models.bundle import ClassInfo
 from scda.models.errors import GateError
 
 UNKNOWN = "unknown"  # id, label and kind of what dropped classes become
@@ -55,6 +56,10 @@ class Names:
         """Return the id that answers for `class_id`: its own, another's, or `unknown`."""
         merged = self.merges.get(class_id, class_id)
         return UNKNOWN if {class_id, merged} & self.drops else merged
+
+    def label(self, info: ClassInfo) -> str:
+        """Return what a class is called: the label it was given, or its own."""
+        return self.labels.get(info.class_id, info.label)
 
     def state(self, class_id: str) -> ClassState:
         """Return what was said of one class."""

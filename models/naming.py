@@ -35,7 +35,7 @@ class Naming:
 
     def label(self, names: Names, class_id: str) -> str:
         """Return the label of a class, given or its own."""
-        return names.labels.get(class_id, self._own(class_id).label)
+        return names.label(self._own(class_id))
 
     def name(self, names: Names, class_id: str, label: str) -> Names:
         """Give a class a label; an empty one takes the given label away.

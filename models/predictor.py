@@ -92,7 +92,7 @@ class Predictor:
         """Answer with other names, merges and drops from now on."""
         ids, matrix = merge_matrix(names, self.manifest.class_ids)
         known = {info.class_id: info for info in self.manifest.classes}
-        labels = {i: names.labels.get(i, known[i].label) if i in known else UNKNOWN for i in ids}
+        labels = {i: names.label(known[i]) if i in known else UNKNOWN for i in ids}
         kinds = {i: known[i].kind if i in known else UNKNOWN for i in ids}
         # One assignment, so that a request in another thread never sees half of a renaming.
         self._naming = _Naming(names, tuple(ids), matrix, labels, kinds)

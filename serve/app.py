@@ -112,7 +112,7 @@ def _class(predictor: Predictor, info: ClassInfo) -> dict[str, Any]:
     names = predictor.names
     return {
         "class_id": info.class_id,
-        "label": names.labels.get(info.class_id, info.label),
+        "label": names.label(info),
         "kind": info.kind,
         "answered_as": names.target(info.class_id),  # another id once merged or dropped
         "size": info.size,

@@ -48,13 +48,12 @@ class Orders:
 
 def listing(manifest: Manifest, names: Names) -> list[dict[str, Any]]:
     """Return one row per class of the bundle, as it is called now."""
-    naming = Naming(manifest.classes)
     return [
         {
             "class_id": info.class_id,
             "kind": info.kind,
             "size": info.size,
-            "label": naming.label(names, info.class_id),
+            "label": names.label(info),
             "answers_as": names.target(info.class_id),
         }
         for info in manifest.classes

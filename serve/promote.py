@@ -1,7 +1,6 @@
 """Reviewed, confident target images as class folders: the labelled source of the next training."""
 
 import csv
-import dataclasses
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -87,23 +86,20 @@ def promote(
         raise UsageError(f"{out}: is there already; want a new folder")
     reviewed = [image for image in images if image.class_id in labels]
     sure = [image for image in reviewed if image.confidence >= min_confidence]
-    taken = [image for image in sure if (image.root / image.path).is_file()]
-    if not taken:
+    there = [image for image in sure if (image.root / image.path).is_file()]
+    if not there:
         raise DataError(
             f"none of {len(images)} target images can be taken: {len(reviewed)} are of a known or "
             f"named class, {len(sure)} of them at least {min_confidence} sure, 0 of them there"
         )
-    promotion = Promotion(
-        counts={},
+    taken = there + (list(_of_source(source, manifest, names)) if source else [])
+    _write(out, taken, labels, mode, on_progress)
+    return Promotion(
+        counts=dict(Counter(labels[image.class_id] for image in taken).most_common()),
         unnamed=len(images) - len(reviewed),
         unsure=len(reviewed) - len(sure),
-        missing=len(sure) - len(taken),
+        missing=len(sure) - len(there),
     )
-    if source:
-        taken += _of_source(source, manifest, names)
-    _write(out, taken, labels, mode, on_progress)
-    counts = Counter(labels[image.class_id] for image in taken)
-    return dataclasses.replace(promotion, counts=dict(counts.most_common()))
 
 
 def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:

@@ -60,7 +60,7 @@ class Order:
         (class_id,) = self.class_ids
         if self.action == "name":
             return naming.name(names, class_id, self.label)
-        return getattr(naming, self.action)(names, class_id)  # type: ignore[no-any-return]
+        return (naming.drop if self.action == "drop" else naming.restore)(names, class_id)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Review:
         return {
             "class_id": info.class_id,
             "kind": info.kind,
-            "label": Naming(self.manifest.classes).label(names, info.class_id),
+            "label": names.label(info),
             "named": info.class_id in names.labels,
             "size": info.size,
             "confidence": info.mean_confidence,
