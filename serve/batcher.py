@@ -25,29 +25,33 @@ class _Waiting:
 
 
 class Batcher:
-    """Runs the model on one thread, which uses all CPUs by itself, on what waits by then.
+    """Runs the model in a few lanes side by side, each call on what waits by then.
 
-    While one call runs, the images of other requests gather for the next: under load batches grow
-    by themselves, and an image that comes alone is not kept waiting.
+    While all lanes are busy, the images of other requests gather for the next call: under load
+    batches grow by themselves, and an image that comes alone is not kept waiting.
     """
 
-    def __init__(self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0) -> None:
+    def __init__(
+        self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0, lanes: int = 1
+    ) -> None:
         """Start with nothing waiting.
 
         Args:
-            predict: Called on the model's thread with at most `max_batch` images.
+            predict: Called on a lane's thread with at most `max_batch` images.
             max_batch: Images per call.
-            max_wait_seconds: How long an image waits for others although the model is free.
+            max_wait_seconds: How long an image waits for others although a lane is free.
+            lanes: Calls at the same time; more than one wants a `predict` safe for threads.
         """
         self._predict = predict
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
+        self._lanes = lanes
         # A search among so few centroids is over before a second thread has woken up.
         self._model = ThreadPoolExecutor(
-            1, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
+            lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
         self._queue: deque[_Waiting] = deque()
         self._full = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
     async def answer(self, pixels: Pixels) -> Prediction:
         """Return the answer to one prepared image."""
@@ -56,8 +60,9 @@ class Batcher:
         self._queue.append(waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
-        if self._worker is None or self._worker.done():
-            self._worker = loop.create_task(self._work())
+        self._workers = [worker for worker in self._workers if not worker.done()]
+        if len(self._workers) < self._lanes:
+            self._workers.append(loop.create_task(self._work()))
         return await waiting.answer
 
     async def _work(self) -> None:

@@ -25,11 +25,13 @@ class Desk:
     def __init__(self, predictor: Predictor, settings: Settings) -> None:
         """Open with nobody waiting."""
         self._predictor, self._settings = predictor, settings
-        self._decoders = ThreadPoolExecutor(settings.threads or usable_cpus(), "scda-decode")
+        threads = settings.threads or usable_cpus()
+        self._decoders = ThreadPoolExecutor(threads, "scda-decode")
         self._batcher = Batcher(
             predictor.predict,
             max_batch=settings.max_batch,
             max_wait_seconds=settings.max_wait_ms / 1000,
+            lanes=threads if predictor.session.provider == "cpu" else 1,
         )
         self._taken = 0
 

@@ -36,9 +36,8 @@ def load() -> tuple[Predictor, Settings]:
     try:
         settings = Settings.from_environment(os.environ)
         folder = bundle_folder(settings.bundle)
-        predictor = load_predictor(
-            folder, provider=settings.provider, threads=settings.threads, spinning=False
-        )
+        # Calls side by side on one thread each: threads that share a call wait for each other.
+        predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -4,9 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -17,46 +15,14 @@ from scda.models.predictor import Predictor
 from scda.serve.command import serve_command
 from tests.bundles import picture
 from tests.serve.test_app import code_of, expected
-
-
-@dataclass
-class Server:
-    process: subprocess.Popen[bytes]
-    client: httpx.Client
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+from tests.serving import Server, free_port, serving
 
 
 @pytest.fixture(scope="module")
-def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(bundle: Path) -> Iterator[Server]:
     """The real thing, started once for this module as `scda-adapt serve` starts it."""
-    home, port = tmp_path_factory.mktemp("home"), free_port()
-    argv, environment = serve_command(bundle, port=port)
-    environment |= {"BENTOML_HOME": str(home), "SCDA_MAX_BYTES": "100000"}
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(argv, env=environment, cwd=home, stdout=log, stderr=log)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
-            wait_until_ready(client, process, home / "log")
-            yield Server(process, client)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        assert process.poll() is None, log.read_text()
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+    with serving(bundle, SCDA_MAX_BYTES="100000") as server:
+        yield server
 
 
 def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> None:
