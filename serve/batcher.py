@@ -8,30 +8,36 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 import faiss
 
-from scda.models.predictor import Prediction
 from scda.models.preprocess import Pixels
 
-Predict = Callable[[Sequence[Pixels]], list[Prediction]]
+A = TypeVar("A")  # what is answered of one image
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Waiting(Generic[A]):
     pixels: Pixels
-    answer: asyncio.Future[Prediction]
+    answer: asyncio.Future[A]
     since: float
 
 
-class Batcher:
+class Batcher(Generic[A]):
     """Runs the model on one thread, which uses all CPUs by itself, on what waits by then.
 
     While one call runs, the images of other requests gather for the next: under load batches grow
     by themselves, and an image that comes alone is not kept waiting.
     """
 
-    def __init__(self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        predict: Callable[[Sequence[Pixels]], Sequence[A]],
+        *,
+        max_batch: int,
+        max_wait_seconds: float = 0.0,
+    ) -> None:
         """Start with nothing waiting.
 
         Args:
@@ -45,14 +51,14 @@ class Batcher:
         self._model = ThreadPoolExecutor(
             1, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Waiting[A]] = deque()
         self._full = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
-    async def answer(self, pixels: Pixels) -> Prediction:
+    async def answer(self, pixels: Pixels) -> A:
         """Return the answer to one prepared image."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(pixels, loop.create_future(), time.monotonic())
+        waiting: _Waiting[A] = _Waiting(pixels, loop.create_future(), time.monotonic())
         self._queue.append(waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
@@ -74,15 +80,15 @@ class Batcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), left)
 
-    def _next_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
+    def _next_batch(self) -> list[_Waiting[A]]:
+        batch: list[_Waiting[A]] = []
         while self._queue and len(batch) < self._max_batch:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)
         return batch
 
-    async def _call(self, batch: list[_Waiting]) -> None:
+    async def _call(self, batch: list[_Waiting[A]]) -> None:
         loop = asyncio.get_running_loop()
         images = [waiting.pixels for waiting in batch]
         try:
@@ -94,7 +100,7 @@ class Batcher:
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)
 
-    async def _call_singly(self, batch: list[_Waiting], error: Exception) -> None:
+    async def _call_singly(self, batch: list[_Waiting[A]], error: Exception) -> None:
         """Find the image that made the call fail; the others must not suffer."""
         if len(batch) > 1:
             for waiting in batch:
