@@ -8,23 +8,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 import faiss
 
-from scda.models.predictor import Prediction
 from scda.models.preprocess import Pixels
 
-Predict = Callable[[Sequence[Pixels]], list[Prediction]]
+A = TypeVar("A")  # what is answered of one image
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Waiting(Generic[A]):
     pixels: Pixels
-    answer: asyncio.Future[Prediction]
+    answer: asyncio.Future[A]
     since: float
 
 
-class Batcher:
+class Batcher(Generic[A]):
     """Runs the model in a few lanes side by side, each call on what waits by then.
 
     While all lanes are busy, the images of other requests gather for the next call: under load
@@ -32,7 +32,12 @@ class Batcher:
     """
 
     def __init__(
-        self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0, lanes: int = 1
+        self,
+        predict: Callable[[Sequence[Pixels]], Sequence[A]],
+        *,
+        max_batch: int,
+        max_wait_seconds: float = 0.0,
+        lanes: int = 1,
     ) -> None:
         """Start with nothing waiting.
 
@@ -49,14 +54,14 @@ class Batcher:
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Waiting[A]] = deque()
         self._full = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
-    async def answer(self, pixels: Pixels) -> Prediction:
+    async def answer(self, pixels: Pixels) -> A:
         """Return the answer to one prepared image."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(pixels, loop.create_future(), time.monotonic())
+        waiting: _Waiting[A] = _Waiting(pixels, loop.create_future(), time.monotonic())
         self._queue.append(waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
@@ -79,15 +84,15 @@ class Batcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), left)
 
-    def _next_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
+    def _next_batch(self) -> list[_Waiting[A]]:
+        batch: list[_Waiting[A]] = []
         while self._queue and len(batch) < self._max_batch:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)
         return batch
 
-    async def _call(self, batch: list[_Waiting]) -> None:
+    async def _call(self, batch: list[_Waiting[A]]) -> None:
         loop = asyncio.get_running_loop()
         images = [waiting.pixels for waiting in batch]
         try:
@@ -99,7 +104,7 @@ class Batcher:
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)
 
-    async def _call_singly(self, batch: list[_Waiting], error: Exception) -> None:
+    async def _call_singly(self, batch: list[_Waiting[A]], error: Exception) -> None:
         """Find the image that made the call fail; the others must not suffer."""
         if len(batch) > 1:
             for waiting in batch:

@@ -5,18 +5,32 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
-from scda.models.predictor import Predictor
+from scda.models.predictor import Prediction, Predictor
+from scda.models.preprocess import Pixels
 from scda.serve.answer import Answer, Prepared, prepare
 from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
+from scda.serve.renaming import NamesWatch
 from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the model saw in one image."""
+
+    prediction: Prediction
+    features: NDArray[np.float32]  # (D,)
 
 
 class Desk:
@@ -24,11 +38,11 @@ class Desk:
 
     def __init__(self, predictor: Predictor, settings: Settings) -> None:
         """Open with nobody waiting."""
-        self._predictor, self._settings = predictor, settings
+        self.predictor, self.settings, self.names = predictor, settings, NamesWatch(predictor)
         threads = settings.threads or usable_cpus()
         self._decoders = ThreadPoolExecutor(threads, "scda-decode")
         self._batcher = Batcher(
-            predictor.predict,
+            self._see,
             max_batch=settings.max_batch,
             max_wait_seconds=settings.max_wait_ms / 1000,
             lanes=threads if predictor.session.provider == "cpu" else 1,
@@ -42,24 +56,30 @@ class Desk:
         Raises:
             RequestError: With code `overloaded` where no place is free, or `timeout`.
         """
-        if self._taken >= self._settings.queue:
+        if self._taken >= self.settings.queue:
             raise RequestError("overloaded", f"{self._taken} requests are waiting; try again later")
         self._taken += 1
         try:
-            async with asyncio.timeout(self._settings.timeout_seconds):
+            async with asyncio.timeout(self.settings.timeout_seconds):
                 yield
         except TimeoutError:
-            limit = self._settings.timeout_seconds
+            limit = self.settings.timeout_seconds
             raise RequestError("timeout", f"no answer within {limit:g} seconds") from None
         finally:
             self._taken -= 1
 
     async def answer(self, images: Sequence[bytes]) -> list[Answer]:
-        """Return one answer per image file, in order."""
-        # Of a request that runs out of time, what has not begun is cancelled.
-        return list(await asyncio.gather(*map(self._answer_one, images)))
+        """Return one answer per image file, in order, by the names in force now."""
+        seen = await self.look(images)
+        return [one if isinstance(one, ImageError) else one.prediction for one in seen]
 
-    async def _answer_one(self, data: bytes) -> Answer:
+    async def look(self, images: Sequence[bytes]) -> list[Seen | ImageError]:
+        """Return what the model saw in each image file, in order, by the names in force now."""
+        self.names.refresh()
+        # Of a request that runs out of time, what has not begun is cancelled.
+        return list(await asyncio.gather(*map(self._look_at, images)))
+
+    async def _look_at(self, data: bytes) -> Seen | ImageError:
         loop = asyncio.get_running_loop()
         prepared = await loop.run_in_executor(self._decoders, self._prepare, data)
         if isinstance(prepared, ImageError):
@@ -70,6 +90,10 @@ class Desk:
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "a bug in the server: the model failed on this image")
 
+    def _see(self, pixels: Sequence[Pixels]) -> list[Seen]:
+        outputs = self.predictor.run(pixels)
+        return list(map(Seen, self.predictor.describe(outputs), outputs.features))
+
     def _prepare(self, data: bytes) -> Prepared:
-        read = partial(read_image, data, max_pixels=self._settings.max_pixels)
-        return prepare(self._predictor, read)
+        read = partial(read_image, data, max_pixels=self.settings.max_pixels)
+        return prepare(self.predictor, read)

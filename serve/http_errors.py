@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from scda.models.errors import ImageError
+from scda.serve.headers import SECURITY_HEADERS
 
 STATUS = {
     "empty": 400,
@@ -84,6 +86,11 @@ def shape_errors(app: FastAPI) -> None:
         response.headers.update(error.headers or {})  # a 405 names the methods allowed
         return response
 
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> JSONResponse:
+        # Bodies are read by hand: only a part of the path can be no number.
+        return refuse(request, "not_found", f"{request.method} {request.url.path}: Not Found")
+
     @app.exception_handler(ClientDisconnect)
     async def _(request: Request, error: ClientDisconnect) -> JSONResponse:
         return refuse(request, "bad_request", "the client went away before the end of the body")
@@ -91,4 +98,7 @@ def shape_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> JSONResponse:
         logger.error("request %s failed", request.state.request_id, exc_info=error)
-        return refuse(request, "internal", "a bug in the server; its log has the request's id")
+        response = refuse(request, "internal", "a bug in the server; its log has the request's id")
+        # The framework answers this one outside of what adds these to every other answer.
+        response.headers.update({**SECURITY_HEADERS, "X-Request-Id": request.state.request_id})
+        return response

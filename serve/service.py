@@ -7,11 +7,12 @@ import os
 import sys
 
 import bentoml
+from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from scda.models.bundle import bundle_folder
 from scda.models.errors import ScdaError
-from scda.models.predictor import Predictor, load_predictor
+from scda.models.predictor import load_predictor
 from scda.serve.app import create_app
 from scda.serve.settings import Settings
 
@@ -31,17 +32,17 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await bentoml.get_current_service().app(scope, receive, send)
 
 
-def load() -> tuple[Predictor, Settings]:
+def load() -> FastAPI:
     """Return what the environment asks for, or end the process with one line that says why not."""
     try:
         settings = Settings.from_environment(os.environ)
         folder = bundle_folder(settings.bundle)
         # Calls side by side on one thread each: threads that share a call wait for each other.
         predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
+        return create_app(predictor, settings)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    return predictor, settings
 
 
 @bentoml.asgi_app(application, path="/")
@@ -54,4 +55,4 @@ class Classifier:
 
     def __init__(self) -> None:
         """Load and check the bundle; the worker is not ready before."""
-        self.app = create_app(*load())
+        self.app = load()

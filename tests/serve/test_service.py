@@ -30,13 +30,18 @@ def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> No
     form = server.client.post("/v1/predict", files={"image": picture("red")})
     raw = server.client.post("/v1/predict", content=picture("red"))
     assert form.json() == raw.json() == wanted
+    near = server.client.post("/v1/nearest", content=picture("red")).json()
+    assert near["prediction"] == wanted
+    (address,) = near["classes"][0]["exemplars"]
+    assert server.client.get(address).content == picture("red")
 
 
 def test_health_and_metrics_are_bentomls_and_the_rest_is_ours(server: Server) -> None:
     assert server.client.get("/livez").status_code == 200
     assert "bentoml_service_request_total" in server.client.get("/metrics").text
     assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
-    assert code_of(server.client.get("/")) == "not_found"
+    assert "What is it?" in server.client.get("/").text
+    assert server.client.get("/page.js").headers["content-type"].startswith("text/javascript")
     assert code_of(server.client.get("/nowhere")) == "not_found"
     assert code_of(server.client.put("/v1/model")) == "method_not_allowed"
 
