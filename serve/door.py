@@ -4,7 +4,7 @@ The answer gets that id and the security headers.
 """
 
 import hmac
-from collections.abc import Set
+from collections.abc import Collection
 from uuid import uuid4
 
 from fastapi import Request
@@ -17,7 +17,7 @@ from scda.serve.http_errors import refuse
 class Door:
     """ASGI middleware; the health routes are BentoML's and do not come by here."""
 
-    def __init__(self, app: ASGIApp, *, api_key: str, public: Set[str]) -> None:
+    def __init__(self, app: ASGIApp, *, api_key: str, public: Collection[str] = ()) -> None:
         """Stand before `app`.
 
         Args:
@@ -35,11 +35,9 @@ class Door:
             return
         request = Request(scope)
         request_id = request.state.request_id = uuid4().hex
-
+        app = self.app
         if not self._may_pass(request):
-            app: ASGIApp = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
-        else:
-            app = self.app
+            app = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
         await app(scope, receive, with_headers(send, {"X-Request-Id": request_id}))
 
     def _may_pass(self, request: Request) -> bool:

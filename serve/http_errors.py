@@ -81,7 +81,8 @@ def shape_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> JSONResponse:
-        message = f"{request.method} {request.url.path}: {error.detail}"
+        # Not request.url, which fails on a query that is not UTF-8.
+        message = f"{request.method} {request.scope['path']}: {error.detail}"
         response = refuse(request, _CODES.get(error.status_code, "bad_request"), message)
         response.headers.update(error.headers or {})  # a 405 names the methods allowed
         return response
@@ -89,7 +90,7 @@ def shape_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> JSONResponse:
         # Bodies are read by hand: only a part of the path can be no number.
-        return refuse(request, "not_found", f"{request.method} {request.url.path}: Not Found")
+        return refuse(request, "not_found", f"{request.method} {request.scope['path']}: Not Found")
 
     @app.exception_handler(ClientDisconnect)
     async def _(request: Request, error: ClientDisconnect) -> JSONResponse:

@@ -27,6 +27,11 @@ def folder(tmp_path: Path) -> Path:
     return make_bundle(tmp_path / "bundle", targets=TARGETS)
 
 
+@pytest.fixture(scope="module")
+def app(predictor: Predictor) -> FastAPI:
+    return app_for(predictor, max_bytes=100_000, max_pixels=1_000_000)
+
+
 def app_of(folder: Path, **changes: Any) -> FastAPI:
     return app_for(load_predictor(folder, provider="cpu", threads=1), **changes)
 
@@ -113,9 +118,8 @@ def test_a_merged_class_shows_its_own_pictures_first(bundle: Path) -> None:
     ],
 )
 def test_a_bad_image_has_the_code_that_predict_gives(
-    predictor: Predictor, content: dict[str, Any], code: str
+    app: FastAPI, content: dict[str, Any], code: str
 ) -> None:
-    app = app_for(predictor, max_bytes=100_000, max_pixels=1_000_000)
     assert code_of(ask(app, "POST", "/v1/nearest", **content)) == code
     assert code_of(ask(app, "POST", "/v1/predict", **content)) == code
 
@@ -143,8 +147,7 @@ def test_neighbours_that_do_not_fit_stop_the_start(folder: Path) -> None:
         open_neighbours(folder, manifest, width=3)
 
 
-def test_an_exemplar_is_the_bundles_file(bundle: Path) -> None:
-    app = app_of(bundle)
+def test_an_exemplar_is_the_bundles_file(app: FastAPI, bundle: Path) -> None:
     response = ask(app, "GET", f"/v1/exemplars/{D0}/0")
     assert response.content == (bundle / "exemplars" / D0 / "0.jpg").read_bytes()
     assert response.headers["content-type"] == "image/jpeg"
@@ -165,8 +168,8 @@ def test_an_exemplar_is_the_bundles_file(bundle: Path) -> None:
         f"{D0}/..%2Fbundle.json",
     ],
 )
-def test_no_other_path_gives_a_file(predictor: Predictor, path: str) -> None:
-    assert code_of(ask(app_for(predictor), "GET", f"/v1/exemplars/{path}")) == "not_found"
+def test_no_other_path_gives_a_file(app: FastAPI, path: str) -> None:
+    assert code_of(ask(app, "GET", f"/v1/exemplars/{path}")) == "not_found"
 
 
 def test_an_exemplar_wants_the_key(bundle: Path) -> None:
@@ -176,8 +179,8 @@ def test_an_exemplar_wants_the_key(bundle: Path) -> None:
     assert ask(app, "GET", f"/v1/exemplars/{D0}/0", headers=headers).status_code == 200
 
 
-def test_the_document_types_both(bundle: Path) -> None:
-    docs = ask(app_of(bundle), "GET", "/docs.json").json()
+def test_the_document_types_both(app: FastAPI) -> None:
+    docs = ask(app, "GET", "/docs.json").json()
     schemas, post = docs["components"]["schemas"], docs["paths"]["/v1/nearest"]["post"]
     answer = post["responses"]["200"]["content"]["application/json"]["schema"]
     assert answer == {"$ref": "#/components/schemas/Nearest"}
