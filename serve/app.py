@@ -78,7 +78,7 @@ def _serve_predictions(app: FastAPI, desk: Desk) -> None:
         "/v1/predict_batch",
         response_model=Results,
         responses=errors(),
-        openapi_extra=body(form("images", {"type": "array", "items": FILE})),
+        openapi_extra=body(form("images", {"type": "array", "items": FILE, "minItems": 1})),
     )
     async def predict_batch(request: Request) -> JSONResponse:
         """Say what several images show; a bad one has an error in its place."""
