@@ -47,6 +47,7 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
         docs_url=None,  # the pages would load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
     )
     app.add_middleware(Door, api_key=settings.api_key, public=PUBLIC)
     shape_errors(app)
