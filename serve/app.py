@@ -47,6 +47,7 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
         docs_url=None,  # the pages would load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
     )
     app.add_middleware(Door, api_key=settings.api_key, public=PUBLIC)
     shape_errors(app)
@@ -78,7 +79,7 @@ def _serve_predictions(app: FastAPI, desk: Desk) -> None:
         "/v1/predict_batch",
         response_model=Results,
         responses=errors(),
-        openapi_extra=body(form("images", {"type": "array", "items": FILE})),
+        openapi_extra=body(form("images", {"type": "array", "items": FILE, "minItems": 1})),
     )
     async def predict_batch(request: Request) -> JSONResponse:
         """Say what several images show; a bad one has an error in its place."""

@@ -23,8 +23,7 @@ def serve_assets(app: FastAPI, assets: Mapping[str, str]) -> None:
             methods=["GET"],
             response_class=HTMLResponse,
             include_in_schema=name.endswith(".html"),
-            name=name,
-            summary="The page",
+            name=name.partition(".")[0],
         )
 
 

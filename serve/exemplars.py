@@ -14,7 +14,7 @@ from scda.models.names import Names
 from scda.serve.http_errors import ErrorBody, RequestError
 from scda.serve.openapi import FILE, errors
 
-_ROUTE = "/v1/exemplars/{class_id}/{number}"
+_ROUTE = "/v1/exemplars/{class_id}/{n}"
 _JPEG = {"content": {"image/jpeg": {"schema": FILE}}, "description": "The picture"}
 
 
@@ -42,7 +42,7 @@ class Exemplars:
         """Return where the pictures of a class are on this server, its own before merged ones."""
         members = [other for other in self._by_class if names.target(other) == class_id]
         return tuple(
-            _ROUTE.format(class_id=member, number=number)
+            _ROUTE.format(class_id=member, n=number)
             for member in sorted(members, key=lambda other: other != class_id)
             for number in range(len(self._by_class[member]))
         )
@@ -73,7 +73,7 @@ def serve_exemplars(app: FastAPI, exemplars: Exemplars) -> None:
         },
     )
     def exemplar(
-        request: Request, class_id: str, number: Annotated[int, PathParameter(ge=0)]
+        request: Request, class_id: str, number: Annotated[int, PathParameter(alias="n", ge=0)]
     ) -> Response:
         """Show one of the most typical images of a class, the most typical first; a small JPEG."""
         picture = exemplars.picture(class_id, number)

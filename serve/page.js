@@ -53,7 +53,10 @@ async function give(file) {
     showResults(false); // an answer beside another picture would be a lie
     complain(error);
   } finally {
-    if (mine === asked) $("room").removeAttribute("aria-busy");
+    if (mine === asked) {
+      $("room").removeAttribute("aria-busy");
+      invite("Drop, paste or choose another");
+    }
   }
 }
 
@@ -64,8 +67,7 @@ function giveOne(files) {
 }
 
 $("picture").addEventListener("error", () => {
-  $("picture").hidden = true; // the server may read it all the same
-  invite("This browser cannot show it. Drop, paste or choose another");
+  $("picture").hidden = true; // a format that the server may read all the same
 });
 $("drop").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => {

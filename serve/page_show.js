@@ -13,11 +13,11 @@ function showModel(card) {
 }
 
 function showGiven(file) {
+  invite("Asking …");
   URL.revokeObjectURL($("picture").src);
   $("picture").src = URL.createObjectURL(file);
   $("picture").hidden = false;
   $("drop").classList.add("given");
-  invite("Drop, paste or choose another");
 }
 
 function invite(line) {

@@ -242,8 +242,11 @@ def test_openapi_describes_every_route(app: FastAPI) -> None:
         "/v1/predict_batch",
         "/v1/nearest",
         "/v1/model",
-        "/v1/exemplars/{class_id}/{number}",
+        "/v1/exemplars/{class_id}/{n}",
     }
+    routes = [route for path in docs["paths"].values() for route in path.values()]
+    names = {"page", "predict", "predict_batch", "nearest", "model", "exemplar"}
+    assert {route["operationId"] for route in routes} == names
     post = docs["paths"]["/v1/predict"]["post"]
     assert set(post["requestBody"]["content"]) == {
         "application/octet-stream",

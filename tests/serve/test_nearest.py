@@ -194,7 +194,7 @@ def test_the_document_types_both(app: FastAPI) -> None:
     assert set(schemas["NearImage"]["properties"]) == {"path", "distance"}
     assert set(schemas["ClassDistance"]["required"]) == {"class_id", "label", "distance"}
     assert {"400", "401", "413", "415", "422", "429", "500", "504"} <= set(post["responses"])
-    get = docs["paths"]["/v1/exemplars/{class_id}/{number}"]["get"]
+    get = docs["paths"]["/v1/exemplars/{class_id}/{n}"]["get"]
     assert list(get["responses"]["200"]["content"]) == ["image/jpeg"]
     assert {"304", "401", "404", "default"} <= set(get["responses"])
     assert "HTTPValidationError" not in schemas

@@ -45,6 +45,7 @@ def page(url: str, chromium: Browser) -> Iterator[Page]:
 
 
 def choose(page: Page, data: bytes, name: str = "x.jpg") -> None:
+    expect(page.locator("#drop")).to_be_visible()
     page.set_input_files("#file", {"name": name, "mimeType": "image/jpeg", "buffer": data})
 
 
