@@ -15,6 +15,7 @@ from scda.serve.body import read_form_files, read_image_bytes
 from scda.serve.desk import Desk
 from scda.serve.door import Door
 from scda.serve.http_errors import STATUS, ErrorBody, error_body, shape_errors
+from scda.serve.metrics import Metrics
 from scda.serve.renaming import NamesWatch
 from scda.serve.settings import Settings
 
@@ -26,6 +27,7 @@ class Results:
     results: list[Prediction | ErrorBody]
 
 
+METRICS = "/metrics"
 _FILE = {"type": "string", "format": "binary"}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorBody} for status in sorted({*STATUS.values()} - {404, 405})
@@ -47,9 +49,12 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.add_middleware(Door, api_key=settings.api_key)
+    metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
+    app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
+    public = (METRICS,) if settings.public_metrics else ()
+    app.add_middleware(Door, api_key=settings.api_key, metrics=metrics, public=public)
     shape_errors(app)
-    desk, names = Desk(predictor, settings), NamesWatch(predictor)
+    desk, names = Desk(predictor, settings, metrics), NamesWatch(predictor)
 
     @app.post(
         "/v1/predict",

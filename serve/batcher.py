@@ -31,15 +31,23 @@ class Batcher:
     by themselves, and an image that comes alone is not kept waiting.
     """
 
-    def __init__(self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        predict: Predict,
+        *,
+        max_batch: int,
+        max_wait_seconds: float = 0.0,
+        on_wait: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
         """Start with nothing waiting.
 
         Args:
             predict: Called on the model's thread with at most `max_batch` images.
             max_batch: Images per call.
             max_wait_seconds: How long an image waits for others although the model is free.
+            on_wait: Told of each image how long it waited, in seconds.
         """
-        self._predict = predict
+        self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
         # A search among so few centroids is over before a second thread has woken up.
         self._model = ThreadPoolExecutor(
@@ -80,6 +88,7 @@ class Batcher:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)
+                self._on_wait(time.monotonic() - waiting.since)
         return batch
 
     async def _call(self, batch: list[_Waiting]) -> None:

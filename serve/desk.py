@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -10,10 +11,12 @@ from functools import partial
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
-from scda.models.predictor import Predictor
+from scda.models.predictor import Prediction, Predictor
+from scda.models.preprocess import Pixels
 from scda.serve.answer import Answer, Prepared, prepare
 from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
+from scda.serve.metrics import Metrics
 from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -22,14 +25,15 @@ logger = logging.getLogger(__name__)
 class Desk:
     """Decodes on several threads, and passes what can be used to the batcher."""
 
-    def __init__(self, predictor: Predictor, settings: Settings) -> None:
+    def __init__(self, predictor: Predictor, settings: Settings, metrics: Metrics) -> None:
         """Open with nobody waiting."""
-        self._predictor, self._settings = predictor, settings
+        self._predictor, self._settings, self._metrics = predictor, settings, metrics
         self._decoders = ThreadPoolExecutor(settings.threads or usable_cpus(), "scda-decode")
         self._batcher = Batcher(
-            predictor.predict,
+            self._predict,
             max_batch=settings.max_batch,
             max_wait_seconds=settings.max_wait_ms / 1000,
+            on_wait=metrics.wait.labels("model").observe,
         )
         self._taken = 0
 
@@ -59,15 +63,24 @@ class Desk:
 
     async def _answer_one(self, data: bytes) -> Answer:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._decoders, self._prepare, data)
+        prepared = await loop.run_in_executor(self._decoders, self._prepare, data, time.monotonic())
         if isinstance(prepared, ImageError):
             return prepared
         try:
-            return await self._batcher.answer(prepared)
+            answer = await self._batcher.answer(prepared)
         except Exception as error:  # of this image alone: the batcher tried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "a bug in the server: the model failed on this image")
+        self._metrics.count_image(answer)
+        return answer
 
-    def _prepare(self, data: bytes) -> Prepared:
+    def _prepare(self, data: bytes, since: float) -> Prepared:
+        self._metrics.wait.labels("decode").observe(time.monotonic() - since)
         read = partial(read_image, data, max_pixels=self._settings.max_pixels)
-        return prepare(self._predictor, read)
+        with self._metrics.decode.time():
+            return prepare(self._predictor, read)
+
+    def _predict(self, images: Sequence[Pixels]) -> list[Prediction]:
+        self._metrics.batch.observe(len(images))
+        with self._metrics.inference.time():
+            return self._predictor.predict(images)

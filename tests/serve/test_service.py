@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,9 +34,16 @@ def free_port() -> int:
 @pytest.fixture(scope="module")
 def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The real thing, started once for this module as `scda-adapt serve` starts it."""
-    home, port = tmp_path_factory.mktemp("home"), free_port()
-    argv, environment = serve_command(bundle, port=port)
-    environment |= {"BENTOML_HOME": str(home), "SCDA_MAX_BYTES": "100000"}
+    with running(bundle, tmp_path_factory.mktemp("home")) as server:
+        yield server
+
+
+@contextmanager
+def running(bundle: Path, home: Path, *, workers: int = 1, **settings: str) -> Iterator[Server]:
+    """Start a server and wait until it is ready."""
+    port = free_port()
+    argv, environment = serve_command(bundle, port=port, workers=workers)
+    environment |= {"BENTOML_HOME": str(home), "SCDA_MAX_BYTES": "100000", **settings}
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(argv, env=environment, cwd=home, stdout=log, stderr=log)
     try:
@@ -66,9 +74,9 @@ def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> No
     assert form.json() == raw.json() == wanted
 
 
-def test_health_and_metrics_are_bentomls_and_the_rest_is_ours(server: Server) -> None:
+def test_health_is_bentomls_and_the_rest_is_ours(server: Server) -> None:
     assert server.client.get("/livez").status_code == 200
-    assert "bentoml_service_request_total" in server.client.get("/metrics").text
+    assert "scda_request_seconds" in server.client.get("/metrics").text
     assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
     assert code_of(server.client.get("/")) == "not_found"
     assert code_of(server.client.get("/nowhere")) == "not_found"
@@ -107,6 +115,22 @@ def test_a_damaged_bundle_ends_the_start_with_one_line(bundle: Path, tmp_path: P
     assert ended.returncode == 5
     assert ended.stderr.splitlines() == [
         f"scda: {damaged}: model.onnx is damaged (checksum differs)"
+    ]
+
+
+def test_a_gpu_that_is_not_there_ends_the_start_with_one_line(bundle: Path) -> None:
+    code = """
+import ctypes.util
+ctypes.util.find_library = lambda name: None
+from scda.serve.service import load
+load()
+"""
+    environment = os.environ | {"SCDA_BUNDLE": str(bundle), "SCDA_PROVIDER": "cuda"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "scda: provider cuda asked for, this machine or onnxruntime has none"
     ]
 
 
