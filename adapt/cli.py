@@ -466,6 +466,29 @@ def report(
 
 
 @app.command()
+def doctor(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(help="A bundle or run to verify as well.", envvar="SCDA_BUNDLE"),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say what is installed, what a session really runs on, and what is wrong with it."""
+    from scda.adapt.doctor import examine
+
+    found = examine(bundle)
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print_table({name: _listed(value) for name, value in found.facts.items()})
+        for problem in found.problems:
+            typer.echo(f"problem: {problem.message}", err=True)
+    if found.problems:
+        raise typer.Exit(found.exit_code)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, run and labels.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
@@ -531,6 +554,10 @@ def _hint_at_report(bundle: Path) -> None:
 
 def _print_json(fields: dict[str, Any]) -> None:
     typer.echo(json.dumps(fields, ensure_ascii=True))
+
+
+def _listed(value: Any) -> Any:
+    return (", ".join(value) or "none") if isinstance(value, list) else value
 
 
 def _print_table(fields: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ white, 16-bit greys are scaled to 8 bits, an animation gives its first frame. Co
 ignored.
 """
 
-import io
 import os
 import re
 import struct
@@ -21,6 +20,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
+from scda.models.pieces import PieceFile
 
 # Pillow warns where we answer with an error; silencing it per call would not be safe in threads.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -130,7 +130,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     factory = _factory(data[:16])
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
-        image = factory(io.BytesIO(data), "")
+        image = factory(PieceFile(data), "")
         pixels = _pixels(image)
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None

@@ -14,7 +14,8 @@ from scda.serve.body import read_form_files, read_image_bytes
 from scda.serve.desk import Desk
 from scda.serve.door import Door
 from scda.serve.exemplars import Exemplars, serve_exemplars
-from scda.serve.http_errors import ErrorBody, error_body, shape_errors
+from scda.serve.http_errors import STATUS, ErrorBody, error_body, shape_errors
+from scda.serve.metrics import Metrics
 from scda.serve.model_card import serve_model_card
 from scda.serve.nearest import serve_nearest
 from scda.serve.neighbours import open_neighbours
@@ -28,6 +29,9 @@ class Results:
     """The answers to several images, in their order."""
 
     results: list[Prediction | ErrorBody]
+
+
+METRICS = "/metrics"
 
 
 def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
@@ -49,9 +53,12 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,  # what generated clients call it
     )
-    app.add_middleware(Door, api_key=settings.api_key, public=PUBLIC)
+    metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
+    app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
+    public = {*PUBLIC, METRICS} if settings.public_metrics else PUBLIC
+    app.add_middleware(Door, api_key=settings.api_key, metrics=metrics, public=public)
     shape_errors(app)
-    desk, manifest = Desk(predictor, settings), predictor.manifest
+    desk, manifest = Desk(predictor, settings, metrics), predictor.manifest
     exemplars = Exemplars(predictor.folder, manifest)
     neighbours = open_neighbours(predictor.folder, manifest, width=predictor.session.width)
     _serve_predictions(app, desk)

@@ -38,6 +38,7 @@ class Batcher(Generic[A]):
         max_batch: int,
         max_wait_seconds: float = 0.0,
         lanes: int = 1,
+        on_wait: Callable[[float], object] = lambda seconds: None,
     ) -> None:
         """Start with nothing waiting.
 
@@ -46,8 +47,9 @@ class Batcher(Generic[A]):
             max_batch: Images per call.
             max_wait_seconds: How long an image waits for others although a lane is free.
             lanes: Calls at the same time; more than one wants a `predict` safe for threads.
+            on_wait: Told of each image how long it waited, in seconds.
         """
-        self._predict = predict
+        self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
         self._lanes = lanes
         # A search among so few centroids is over before a second thread has woken up.
@@ -90,6 +92,7 @@ class Batcher(Generic[A]):
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)
+                self._on_wait(time.monotonic() - waiting.since)
         return batch
 
     async def _call(self, batch: list[_Waiting[A]]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ from scda.models.preprocess import Pixels
 from scda.serve.answer import Answer, Prepared, prepare
 from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
+from scda.serve.metrics import Metrics
 from scda.serve.renaming import NamesWatch
 from scda.serve.settings import Settings
 
@@ -36,9 +38,10 @@ class Seen:
 class Desk:
     """Decodes on several threads, and passes what can be used to the batcher."""
 
-    def __init__(self, predictor: Predictor, settings: Settings) -> None:
+    def __init__(self, predictor: Predictor, settings: Settings, metrics: Metrics) -> None:
         """Open with nobody waiting."""
         self.predictor, self.settings, self.names = predictor, settings, NamesWatch(predictor)
+        self._metrics = metrics
         threads = settings.threads or usable_cpus()
         self._decoders = ThreadPoolExecutor(threads, "scda-decode")
         self._batcher = Batcher(
@@ -46,6 +49,7 @@ class Desk:
             max_batch=settings.max_batch,
             max_wait_seconds=settings.max_wait_ms / 1000,
             lanes=threads if predictor.session.provider == "cpu" else 1,
+            on_wait=metrics.wait.labels("model").observe,
         )
         self._taken = 0
 
@@ -81,19 +85,25 @@ class Desk:
 
     async def _look_at(self, data: bytes) -> Seen | ImageError:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._decoders, self._prepare, data)
+        prepared = await loop.run_in_executor(self._decoders, self._prepare, data, time.monotonic())
         if isinstance(prepared, ImageError):
             return prepared
         try:
-            return await self._batcher.answer(prepared)
+            seen = await self._batcher.answer(prepared)
         except Exception as error:  # of this image alone: the batcher tried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "a bug in the server: the model failed on this image")
+        self._metrics.count_image(seen.prediction)
+        return seen
+
+    def _prepare(self, data: bytes, since: float) -> Prepared:
+        self._metrics.wait.labels("decode").observe(time.monotonic() - since)
+        read = partial(read_image, data, max_pixels=self.settings.max_pixels)
+        with self._metrics.decode.time():
+            return prepare(self.predictor, read)
 
     def _see(self, pixels: Sequence[Pixels]) -> list[Seen]:
-        outputs = self.predictor.run(pixels)
+        self._metrics.batch.observe(len(pixels))
+        with self._metrics.inference.time():
+            outputs = self.predictor.run(pixels)
         return list(map(Seen, self.predictor.describe(outputs), outputs.features))
-
-    def _prepare(self, data: bytes) -> Prepared:
-        read = partial(read_image, data, max_pixels=self.settings.max_pixels)
-        return prepare(self.predictor, read)

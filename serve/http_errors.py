@@ -29,7 +29,11 @@ STATUS = {
     "internal": 500,
     "timeout": 504,
 }
-_HEADERS = {"unauthorized": {"WWW-Authenticate": "Bearer"}, "overloaded": {"Retry-After": "1"}}
+_HEADERS = {
+    "unauthorized": {"WWW-Authenticate": "Bearer"},
+    "overloaded": {"Retry-After": "1"},
+    "too_many_bytes": {"Connection": "close"},  # the rest of the body is not waited for
+}
 _CODES = {404: "not_found", 405: "method_not_allowed"}  # what the framework itself refuses
 
 logger = logging.getLogger(__name__)
@@ -61,7 +65,8 @@ class ErrorBody:
 
 
 def error_body(request: Request, code: str, message: str) -> dict[str, Any]:
-    """Return the body of an error as plain JSON values."""
+    """Return the body of an error as plain JSON values; every error passes here to be counted."""
+    request.app.state.metrics.count_error(code)
     return dataclasses.asdict(ErrorBody(Error(code, message, request.state.request_id)))
 
 

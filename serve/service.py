@@ -1,4 +1,4 @@
-"""The BentoML service: one bundle, the application of app.py at "/", health and metrics.
+"""The BentoML service: one bundle, the application of app.py at "/", health.
 
 `bentoml serve scda.serve.service:Classifier` with SCDA_BUNDLE set; `scda-adapt serve` does that.
 """
@@ -21,6 +21,8 @@ NAME = "scda"
 _TRAFFIC = {"timeout": 60}  # seconds
 # Its access log breaks the answer to a Content-Type that is not UTF-8, so it must not print that.
 _LOGGING = {"access": {"request_content_type": False}}
+# Its metrics have a label for every path that anybody asks for, and stand before our key.
+_METRICS = {"enabled": False}
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +48,7 @@ def load() -> FastAPI:
 
 
 @bentoml.asgi_app(application, path="/")
-@bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING)
+@bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING, metrics=_METRICS)
 class Classifier:
     """Answers what images show, by the bundle in SCDA_BUNDLE."""
 

@@ -28,6 +28,7 @@ COMMANDS = (
     "promote",
     "inspect",
     "report",
+    "doctor",
     "demo",
 )
 

@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from starlette.types import Message
 
 from scda.models.bundle import NAMES
@@ -331,6 +332,32 @@ def test_a_slow_answer_and_a_slow_body_run_out_of_time(predictor: Predictor) -> 
     assert code_of(predict(app, content=RED)) == "timeout"
     assert code_of(predict(app, content=slow())) == "timeout"
     stopped.may_go_on.set()
+
+
+def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, slow = threading.Event(), picture("blue")
+
+    def read(data: bytes, *, max_pixels: int) -> Image.Image:
+        assert data != slow or may_go_on.wait(10)
+        return read_image(data, max_pixels=max_pixels)
+
+    monkeypatch.setattr("scda.serve.desk.read_image", read)
+    app = app_for(predictor, threads=2, timeout_seconds=0.5)
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+            waiting = asyncio.create_task(client.post("/v1/predict", content=slow))
+            await asyncio.sleep(0.05)
+            quick = await client.post("/v1/predict", content=RED)
+            assert (quick.status_code, waiting.done()) == (200, False)
+            assert code_of(await waiting) == "timeout"
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        may_go_on.set()
 
 
 def test_a_client_that_goes_away_is_no_bug(app: FastAPI) -> None:

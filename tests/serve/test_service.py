@@ -36,9 +36,9 @@ def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> No
     assert server.client.get(address).content == picture("red")
 
 
-def test_health_and_metrics_are_bentomls_and_the_rest_is_ours(server: Server) -> None:
+def test_health_is_bentomls_and_the_rest_is_ours(server: Server) -> None:
     assert server.client.get("/livez").status_code == 200
-    assert "bentoml_service_request_total" in server.client.get("/metrics").text
+    assert "scda_request_seconds" in server.client.get("/metrics").text
     assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
     assert "What is it?" in server.client.get("/").text
     assert server.client.get("/page.js").headers["content-type"].startswith("text/javascript")
@@ -78,6 +78,22 @@ def test_a_damaged_bundle_ends_the_start_with_one_line(bundle: Path, tmp_path: P
     assert ended.returncode == 5
     assert ended.stderr.splitlines() == [
         f"scda: {damaged}: model.onnx is damaged (checksum differs)"
+    ]
+
+
+def test_a_gpu_that_is_not_there_ends_the_start_with_one_line(bundle: Path) -> None:
+    code = """
+import ctypes.util
+ctypes.util.find_library = lambda name: None
+from scda.serve.service import load
+load()
+"""
+    environment = os.environ | {"SCDA_BUNDLE": str(bundle), "SCDA_PROVIDER": "cuda"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "scda: provider cuda asked for, this machine or onnxruntime has none"
     ]
 
 
