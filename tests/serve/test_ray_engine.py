@@ -25,6 +25,7 @@ from scda.serve.ray_cluster import ray_cluster, wants_gpus
 from scda.serve.ray_engine import SUCCESS, label_on_ray
 from tests.bundles import RGB, picture
 
+DISCOVERED = ("discovered-000", "discovered-001")
 # Ray's own, when it is imported and when it ends.
 pytestmark = [
     pytest.mark.filterwarnings(r"ignore:`use_\w+` is deprecated:DeprecationWarning"),
@@ -83,16 +84,13 @@ def test_rows_schema_and_summary_are_those_of_the_local_engine(
     assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "local.parquet"}
 
 
-DISCOVERED = ("discovered-000", "discovered-001")
-
-
 @pytest.mark.usefixtures("cluster")
 def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "far" / "rows"
     uris = [f"file://{photos}/sub", f"file://{photos}/text", f"file://{photos}/none.jpg"]
-    label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*2*", "*3*")))
+    label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*/3?.jpg",)))
     said = {row["path"]: row["error_code"] for row in dataset(out).to_table().to_pylist()}
-    sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(40) if not {"2", "3"} & set(f"{i:02d}")]
+    sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(30)]
     assert said == {**dict.fromkeys(sub), uris[1]: "not_an_image", uris[2]: "empty"}
     assert (out / SUCCESS).is_file()
     with pytest.raises(UsageError, match="rows: is there already; want a new or empty folder"):
@@ -148,7 +146,7 @@ def test_a_killed_actor_loses_nothing(predictor: Predictor, photos: Path, tmp_pa
         )
         killer.result()
     said = {row["path"]: row for row in dataset(tmp_path / "rows").to_table().to_pylist()}
-    assert list(said) == list(map(str, files)) or set(said) == set(map(str, files))
+    assert set(said) == set(map(str, files))
     assert said[str(pipe)]["label"] == "red"
     assert said[str(photos / "gone.jpg")]["error_code"] == "unreadable"
     assert summary.num_files == len(files)
