@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -138,7 +139,8 @@ def train(
 def label(
     bundle: Bundle,
     images: Annotated[
-        list[Path] | None, typer.Argument(help="Folders, files or quoted patterns.")
+        list[str] | None,
+        typer.Argument(help="Folders, files or quoted patterns; URIs with --engine ray."),
     ] = None,
     out: Annotated[
         list[str] | None,
@@ -190,15 +192,32 @@ def label(
     ] = None,
     provider: Provider = "auto",
     threads: Threads = 0,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: many machines; see docs/labelling.md.")
+    ] = "local",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Label every image: one row per file, bad files included."""
+    if engine not in ("local", "ray"):
+        raise UsageError(f"--engine {engine}; want local or ray")
+    if engine == "ray":
+        refused = {
+            "--sort-into": sort_into,
+            "--embeddings": embeddings,
+            "--image-root": image_root,
+            "--workers": workers,
+            "--resume": resume,
+            "--max-errors": max_errors is not None,
+        }
+        for name in (name for name, given in refused.items() if given):
+            raise UsageError(f"{name} is not for --engine ray; leave it out")
     from scda.adapt.progress import Reporter
     from scda.models.files import write_atomically
     from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
+    from scda.serve.ray_engine import label_on_ray
 
     options = Options(
         embeddings=embeddings,
@@ -216,10 +235,11 @@ def label(
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
     )
-    predictor = _load(bundle, provider=provider, threads=threads)
-    with Reporter(quiet=quiet, verbose=verbose) as reporter:
-        reporter.begin("labelling", 0)
-        summary = label_images(
+    # A driver without a GPU may lead a cluster of them.
+    predictor = _load(bundle, provider="cpu" if engine == "ray" else provider, threads=threads)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
+    if engine == "ray":
+        summary = label_on_ray(
             predictor,
             images or [],
             out or [],
@@ -227,15 +247,30 @@ def label(
             choice=choice,
             files_from=files_from,
             batch_size=batch_size,
-            workers=workers,
-            resume=resume,
-            max_errors=max_errors,
-            on_progress=reporter.done,
+            provider=provider,
+            threads=threads,
+            progress=sys.stderr.isatty() and not quiet,
         )
-        if summary_file:
-            write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
-        for line in summary.lines():
-            reporter.say(line)
+    else:
+        with reporter:
+            reporter.begin("labelling", 0)
+            summary = label_images(
+                predictor,
+                list(map(Path, images or [])),
+                out or [],
+                options=options,
+                choice=choice,
+                files_from=files_from,
+                batch_size=batch_size,
+                workers=workers,
+                resume=resume,
+                max_errors=max_errors,
+                on_progress=reporter.done,
+            )
+    if summary_file:
+        write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
+    for line in summary.lines():
+        reporter.say(line)
     if summary.num_failed:
         raise typer.Exit(FAILED_INPUTS)
 
