@@ -12,24 +12,35 @@ _OF_A_STAGE = ("unknown_share", "k_star", "k_scda", "k_graph", "skipped", "retur
 
 
 class Events:
-    """Where numbers go; nowhere, unless a writer is given."""
+    """Where numbers go: into event files of a folder, or nowhere."""
 
-    def __init__(self, writer: Any = None) -> None:
-        """Keep the writer."""
-        self._writer = writer
+    def __init__(self, folder: Path | None = None) -> None:
+        """Write nothing yet."""
+        self._folder = folder
+        self._writer: Any = None
 
     def add(self, record: dict[str, Any], step: int) -> None:
         """Write the numbers of a line of metrics.jsonl, so that they can be seen at once.
 
         Args:
             record: The line.
-            step: Of the whole run.
+            step: Of the whole run. The first one of a resumed run takes the place of what an
+                earlier try wrote for it and for later steps.
         """
-        if self._writer is None:
+        if self._folder is None:
             return
+        if self._writer is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._folder), purge_step=step)
         for name, value in _scalars(record).items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
 
 
 def check_tensorboard() -> None:
@@ -44,14 +55,12 @@ def check_tensorboard() -> None:
 
 @contextmanager
 def open_events(folder: Path | None) -> Iterator[Events]:
-    """Give where numbers go: event files in `folder`, or nowhere."""
-    if folder is None:
-        yield Events()
-        return
-    from torch.utils.tensorboard.writer import SummaryWriter
-
-    with SummaryWriter(str(folder)) as writer:
-        yield Events(writer)
+    """Give where numbers go, and close it in the end."""
+    events = Events(folder)
+    try:
+        yield events
+    finally:
+        events.close()
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, float]:

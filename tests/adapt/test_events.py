@@ -33,6 +33,17 @@ def test_numbers_can_be_read_by_tensorboard(tmp_path: Path) -> None:
     }
 
 
+def test_what_is_done_again_takes_the_place_of_what_was_done(tmp_path: Path) -> None:
+    for share in (0.25, 0.75):
+        with open_events(tmp_path) as events:
+            if share < 0.5:
+                events.add(*RECORDS[0])
+            events.add({"round": 0, "unknown_share": share}, 60)
+    accumulator = EventAccumulator(str(tmp_path)).Reload()
+    assert [event.value for event in accumulator.Scalars("round/unknown_share")] == [0.75]
+    assert [event.value for event in accumulator.Scalars("loss/source")] == [0.5]
+
+
 def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
     with open_events(None) as events:
         events.add(*RECORDS[0])
