@@ -1,8 +1,10 @@
 """The two training stages of SCDA on features, and the one loop both run in."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
@@ -14,8 +16,10 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.losses import adversarial, class_confusion, class_correlation, reverse_gradient
 from scda.models.errors import GateError
 
-OnStep = Callable[[int, dict[str, float]], None]
+# Gets the step and its losses, none where it was skipped; a true answer stops the stage.
+OnStep = Callable[[int, dict[str, float]], bool | None]
 _BATCHNORM_ROWS = 4096
+_MOST_SKIPPED = 3  # steps in a row without a finite loss
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,28 @@ class Networks:
         return logits
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage has come: with its weights and generator, all that is needed to go on."""
+
+    step: int = 0
+    skipped: tuple[int, ...] = ()  # steps without a finite loss
+    optimizer: dict[str, Any] | None = None
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """A stage was stopped after a step."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Keep how far it came."""
+        super().__init__(f"stopped after step {progress.step}")
+        self.progress = progress
+
+
+class Diverged(GateError):  # noqa: N818 - as the others
+    """A stage lost its way: no finite loss several times in a row, or weights that are none."""
+
+
 def pretrain(
     networks: Networks,
     source: Labelled,
@@ -46,10 +72,27 @@ def pretrain(
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,
-) -> None:
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
     """Separate known from unknown target images by the game between C and F.
 
     C minimises L_s + L_adv + L_kcc, F minimises L_s - L_adv + L_kcc.
+
+    Args:
+        networks: Trained in place.
+        source: With labels 0 to K - 1.
+        target: (M, D_backbone).
+        config: Of the run.
+        generator: Of the batches, as it was before the first step.
+        on_step: Called after every step.
+        progress: Of an earlier, stopped call.
+
+    Returns:
+        The steps that were skipped, for want of a finite loss.
+
+    Raises:
+        Stopped: If `on_step` asks for it.
+        Diverged: If a smaller learning rate is needed.
 
     Source: SCDA, Eq. 5 and 6.
     """
@@ -57,9 +100,8 @@ def pretrain(
     source_batches = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
     target_batches = shuffled(len(target), config.batch_size, generator)
 
-    def losses() -> dict[str, Tensor]:
-        batch = next(source_batches)
-        features = networks.head(target[next(target_batches)])
+    def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+        features = networks.head(target[target_batch])
         correlation = class_correlation(
             networks.classifier(features), temperature=config.temperature
         )
@@ -76,7 +118,9 @@ def pretrain(
             ),
         }
 
-    _minimise(networks, losses, config.pretrain_length(num_known), config, on_step)
+    batches = zip(source_batches, target_batches, strict=False)
+    batches_to_go = islice(batches, progress.step, config.pretrain_length(num_known))
+    return _minimise(networks, losses, batches_to_go, config, on_step, progress)
 
 
 def retrain(
@@ -87,8 +131,9 @@ def retrain(
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,
-) -> None:
-    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc.
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
+    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc; else as `pretrain`.
 
     Source: SCDA, Eq. 9 to 11.
     """
@@ -97,12 +142,11 @@ def retrain(
     pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
     target_batches = shuffled(len(target), size, generator)
 
-    def losses() -> dict[str, Tensor]:
-        batch, pseudo_batch = next(source_batches), next(pseudo_batches)
+    def losses(batch: Tensor, pseudo_batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
         # Source and target never share a pass: batch norm would mix their statistics.
         of_source = networks.logits(source.features[batch])
         of_pseudo = networks.logits(pseudo.features[pseudo_batch])
-        of_target = networks.logits(target[next(target_batches)])
+        of_target = networks.logits(target[target_batch])
         correlation = class_correlation(of_target, temperature=config.temperature)
         return {
             "source": F.cross_entropy(of_source, source.labels[batch]),
@@ -112,18 +156,20 @@ def retrain(
             ),
         }
 
-    steps = config.round_steps or max(1, len(target) // config.batch_size)
-    _minimise(networks, losses, steps, config, on_step)
+    batches = zip(source_batches, pseudo_batches, target_batches, strict=False)
+    batches_to_go = islice(batches, progress.step, config.round_length(len(target)))
+    return _minimise(networks, losses, batches_to_go, config, on_step, progress)
 
 
 def _minimise(
     networks: Networks,
-    losses: Callable[[], dict[str, Tensor]],
-    steps: int,
+    losses: Callable[..., dict[str, Tensor]],
+    batches: Iterator[tuple[Tensor, ...]],
     config: TrainConfig,
     on_step: OnStep,
-) -> None:
-    """The loop: `steps` times the sum of the losses, unweighted as in the paper."""
+    progress: Progress,
+) -> tuple[int, ...]:
+    """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
     modules = nn.ModuleList([networks.head, networks.classifier])
     optimizer = torch.optim.SGD(
         modules.parameters(),
@@ -131,18 +177,35 @@ def _minimise(
         momentum=config.momentum,
         weight_decay=config.weight_decay,
     )
+    if progress.optimizer:
+        optimizer.load_state_dict(progress.optimizer)
+    step, skipped = progress.step, progress.skipped
     modules.train()
-    for step in range(1, steps + 1):
-        by_name = losses()
+    for step, batch in enumerate(batches, progress.step + 1):
+        by_name = losses(*batch)
         total = torch.stack(list(by_name.values())).sum()
-        if not total.isfinite():
-            raise GateError(
-                f"training diverged at step {step}; try a smaller --lr than {config.lr}"
-            )
         optimizer.zero_grad(set_to_none=True)
-        total.backward()
-        optimizer.step()
-        on_step(step, {name: loss.item() for name, loss in by_name.items()})
+        if total.isfinite():
+            total.backward()
+            optimizer.step()
+        else:
+            skipped, by_name = _skip(step, skipped, config), {}
+        if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
+            raise Stopped(Progress(step, skipped, optimizer.state_dict()))
+    if not all(tensor.isfinite().all() for tensor in modules.state_dict().values()):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _skip(step: int, skipped: tuple[int, ...], config: TrainConfig) -> tuple[int, ...]:
+    skipped = (*skipped, step)
+    if skipped[-_MOST_SKIPPED:] == tuple(range(step - _MOST_SKIPPED + 1, step + 1)):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _diverged(step: int, config: TrainConfig) -> Diverged:
+    return Diverged(f"training diverged at step {step}; try a smaller --lr than {config.lr}")
 
 
 @torch.no_grad()
