@@ -178,7 +178,10 @@ def label(
     ] = False,
     recursive: Recursive = True,
     batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
-    workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Decoding processes; 0: none. Default: as many as CPUs."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a stopped labelling.")
     ] = False,
@@ -189,7 +192,9 @@ def label(
         Path | None, typer.Option("--summary", help="FILE.json for counts, rate and provider.")
     ] = None,
     provider: Provider = "auto",
-    threads: Threads = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Of one batch; so many batches at a time fill the CPUs.")
+    ] = 1,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
@@ -230,7 +235,9 @@ def label(
             workers=workers,
             resume=resume,
             max_errors=max_errors,
-            on_progress=reporter.done,
+            on_progress=lambda done, total, failed: reporter.done(
+                done, total, note=f"{failed} failed"
+            ),
         )
         if summary_file:
             write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
@@ -486,7 +493,10 @@ def demo(
         reporter.begin("labelling", 0)
         labels = out / "labels.csv"
         label_images(
-            _load(result.bundle), [result.target], [str(labels)], on_progress=reporter.done
+            _load(result.bundle, threads=1),
+            [result.target],
+            [str(labels)],
+            on_progress=lambda done, total, failed: reporter.done(done, total),
         )
     _print_table(result.metrics)
     typer.echo("these figures come from the digits' true labels, which training never saw")

@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("--images", type=Path, required=True)
     given = parser.parse_args()
     folder, paths = bundle_folder(given.bundle), list(walk(given.images))
-    predictor = load_predictor(folder, provider="cpu")
+    predictor = load_predictor(folder, provider="cpu", threads=1)
     bound = usable_cpus() / processor_seconds(predictor, paths[:: max(1, len(paths) // _SAMPLE)])
     rates = {
         "ours": _rate(len(paths), lambda: ours(predictor, given.images)),

@@ -11,9 +11,10 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.predictor import Predictor
-from scda.serve.answer import Answer, Prepared, prepare
+from scda.serve.answer import Answer
 from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
+from scda.serve.prepared import Prepared, prepare
 from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -70,4 +71,4 @@ class Desk:
 
     def _prepare(self, data: bytes) -> Prepared:
         read = partial(read_image, data, max_pixels=self._settings.max_pixels)
-        return prepare(self._predictor, read)
+        return prepare(self._predictor.prepare, read)
