@@ -177,7 +177,9 @@ def label(
         bool, typer.Option("--follow-symlinks", help="Look into linked folders as well.")
     ] = False,
     recursive: Recursive = True,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images per call of the model; 8, on a GPU 32.")
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(min=0, help="Decoding processes; 0: none. Default: as many as CPUs."),

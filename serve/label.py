@@ -16,6 +16,8 @@ from scda.serve.pipeline import batches_at_work, in_order
 from scda.serve.rows import About, Row
 from scda.serve.summary import Summary, Tally
 
+# On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
+_BATCH_SIZE = {"cpu": 8, "cuda": 32}
 _FEW = 200  # files; below it, processes would start longer than they would help
 
 
@@ -27,7 +29,7 @@ def label(
     options: Options = DEFAULTS,
     choice: Choice = ALL,
     files_from: str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     workers: int | None = None,
     resume: bool = False,
     max_errors: int | None = None,
@@ -45,7 +47,8 @@ def label(
         options: What else is written, and what rows say.
         choice: Which of the files are labelled.
         files_from: In place of inputs: a list of files, or `-` for one on standard input.
-        batch_size: Files per call of the model; the last call gets what is left.
+        batch_size: Files per call of the model; the last call gets what is left. None takes what
+            suits its provider.
         workers: Processes that read and decode; with 0 this one does. None takes the CPUs this
             process may use, or 0 where starting processes would take longer than the files.
         resume: Whether to go on where a stopped labelling with the same first output stopped.
@@ -66,7 +69,8 @@ def label(
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
         hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
-        job = _job(predictor, files, options, batch_size)
+        size = batch_size or _BATCH_SIZE[predictor.session.provider]
+        job = _job(predictor, files, options, size)
         with (
             open_journal(outputs, job, resume=resume) as journal,
             batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
@@ -83,7 +87,7 @@ def label(
             for rows in done_before(journal, waiting):
                 take(rows)
             resumed = tally.num_done
-            todo = in_order(start, ahead, waiting, batch_size=batch_size)
+            todo = in_order(start, ahead, waiting, batch_size=size)
             for rows in kept(journal, todo, features=options.embeddings is not None):
                 take(rows)
         return Summary(
