@@ -175,7 +175,8 @@ def test_label_writes_a_row_per_file(
     scda: Scda, bundle: Path, photos: Path, tmp_path: Path
 ) -> None:
     out, lines = tmp_path / "labels.csv", tmp_path / "labels.jsonl"
-    done = scda("label", bundle, photos, "--out", out, "--out", lines)
+    words = ("--workers", "1", "--threads", "1", "--batch-size", "1")
+    done = scda("label", bundle, photos, "--out", out, "--out", lines, *words)
     assert done.returncode == 0, done.stderr
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
