@@ -206,6 +206,7 @@ def label(
     from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
+    from scda.serve.pace import Pace
 
     options = Options(
         embeddings=embeddings,
@@ -226,6 +227,7 @@ def label(
     predictor = _load(bundle, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("labelling", 0)
+        pace = Pace()
         summary = label_images(
             predictor,
             images or [],
@@ -238,7 +240,7 @@ def label(
             resume=resume,
             max_errors=max_errors,
             on_progress=lambda done, total, failed: reporter.done(
-                done, total, note=f"{failed} failed"
+                done, total, note=pace.note(done, failed)
             ),
         )
         if summary_file:

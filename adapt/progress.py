@@ -1,8 +1,6 @@
 """What a person sees of long work: bars on a terminal, plain lines otherwise; all on stderr."""
 
 import time
-from collections.abc import Iterator
-from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -11,13 +9,10 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 _LINE_EVERY_SECONDS = 10.0
 
@@ -34,14 +29,11 @@ class Reporter:
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            _Rate(),
-            TextColumn("{task.fields[note]}"),
             TimeRemainingColumn(),
         )
         self._progress = Progress(*columns, console=self._console, transient=True)
         self._task: TaskID | None = None
-        self._name, self._total = "", 0
-        self._said, self._said_at = 0, 0.0  # parts, and when
+        self._name, self._total, self._said_at = "", 0, 0.0
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -75,39 +67,25 @@ class Reporter:
 
     def begin(self, name: str, total: int) -> None:
         """Start a piece of work of `total` parts, in place of the one before."""
-        self._name, self._total = name, total
-        self._said, self._said_at = 0, time.monotonic()
+        self._name, self._total, self._said_at = name, total, time.monotonic()
         if not self._bars:
             return
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(name, total=total, note="")
+        self._task = self._progress.add_task(name, total=total)
 
-    def done(self, parts: int, total: int | None = None, *, note: str = "") -> None:
-        """Say how many parts of the work are done by now, and of how many, if that changed."""
+    def done(self, parts: int, total: int | None = None, note: str = "") -> None:
+        """Say how many parts of the work are done by now, and of how many, if that changed.
+
+        Args:
+            parts: Of the piece under way.
+            total: In place of the one it began with.
+            note: What else is to be said of it now.
+        """
         self._total = total or self._total
         if self._bars and self._task is not None:
-            self._progress.update(self._task, completed=parts, total=self._total, note=note)
-            return
-        now = time.monotonic()
-        if now - self._said_at > _LINE_EVERY_SECONDS:
-            rate = (parts - self._said) / (now - self._said_at)
-            self._said, self._said_at = parts, now
-            self.say(f"{self._name}: {', '.join(self._line(parts, rate, note))}")
-
-    def _line(self, parts: int, rate: float, note: str) -> Iterator[str]:
-        yield f"{parts} of {self._total}"
-        if note:
-            yield note
-        if rate > 0:
-            left = timedelta(seconds=round(max(0, self._total - parts) / rate))
-            yield f"{rate:.1f}/s"
-            yield f"{left} left"
-
-
-class _Rate(ProgressColumn):
-    """Parts per second, of late."""
-
-    def render(self, task: Task) -> Text:
-        """Return it, or nothing as long as there is none."""
-        return Text(f"{task.speed:.1f}/s" if task.speed else "")
+            text = f"{self._name}{note and f', {note}'}"
+            self._progress.update(self._task, completed=parts, total=self._total, description=text)
+        elif time.monotonic() - self._said_at > _LINE_EVERY_SECONDS:
+            self._said_at = time.monotonic()
+            self.say(f"{self._name}: {parts} of {self._total}{note and f', {note}'}")

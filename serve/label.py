@@ -60,7 +60,7 @@ def label(
             resumed is another labelling.
         DataError: If there is no file to label, or too many failed.
     """
-    _check(predictor, options)
+    check_options(predictor, options)
     check_outs(outs, options, inputs)
     outputs = written(outs, options)
     with open_files(inputs, files_from, outputs, choice) as files:
@@ -124,7 +124,12 @@ def _job(predictor: Predictor, files: Inputs | Listed, options: Options, batch_s
     }
 
 
-def _check(predictor: Predictor, options: Options) -> None:
+def check_options(predictor: Predictor, options: Options) -> None:
+    """Refuse options of rows that this bundle has no answer to.
+
+    Raises:
+        UsageError: If a confidence is none, or there are not that many classes.
+    """
     if not 0 <= options.min_confidence <= 1:
         raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
     num_classes = len(predictor.standing)

@@ -50,11 +50,11 @@ class Summary:
     labels: dict[str, int]  # class label → files, most frequent first
     errors: dict[str, int]  # error code → files, most frequent first
     hidden: int  # files and folders passed over because their name starts with a dot
-    resumed: int  # of the files, how many an earlier try did
     seconds: float
     provider: str  # what ran the model: cpu or cuda
     model_id: str
     names_version: int
+    resumed: int = 0  # of the files, how many an earlier try did
 
     @property
     def num_failed(self) -> int:
