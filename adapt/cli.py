@@ -184,8 +184,13 @@ def label(
         bool, typer.Option("--follow-symlinks", help="Look into linked folders as well.")
     ] = False,
     recursive: Recursive = True,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images per call of the model.")] = 32,
-    workers: Annotated[int, typer.Option(min=0, help="Decoding threads; 0: all CPUs.")] = 0,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images per call of the model; 8, on a GPU 32.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Decoding processes; 0: none. Default: as many as CPUs."),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a stopped labelling.")
     ] = False,
@@ -196,7 +201,9 @@ def label(
         Path | None, typer.Option("--summary", help="FILE.json for counts, rate and provider.")
     ] = None,
     provider: Provider = "auto",
-    threads: Threads = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Of one batch; so many batches at a time fill the CPUs.")
+    ] = 1,
     engine: Annotated[
         str, typer.Option(help="local, or ray: many machines; see docs/labelling.md.")
     ] = "local",
@@ -211,7 +218,7 @@ def label(
             "--sort-into": sort_into,
             "--embeddings": embeddings,
             "--image-root": image_root,
-            "--workers": workers,
+            "--workers": workers is not None,
             "--resume": resume,
             "--max-errors": max_errors is not None,
         }
@@ -222,6 +229,7 @@ def label(
     from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
+    from scda.serve.pace import Pace
     from scda.serve.ray_engine import label_on_ray
 
     options = Options(
@@ -259,6 +267,7 @@ def label(
     else:
         with reporter:
             reporter.begin("labelling", 0)
+            pace = Pace()
             summary = label_images(
                 predictor,
                 list(map(Path, images or [])),
@@ -270,7 +279,9 @@ def label(
                 workers=workers,
                 resume=resume,
                 max_errors=max_errors,
-                on_progress=reporter.done,
+                on_progress=lambda done, total, failed: reporter.done(
+                    done, total, note=pace.note(done, failed)
+                ),
             )
     if summary_file:
         write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
@@ -549,7 +560,10 @@ def demo(
         reporter.begin("labelling", 0)
         labels = out / "labels.csv"
         label_images(
-            _load(result.bundle), [result.target], [str(labels)], on_progress=reporter.done
+            _load(result.bundle, threads=1),
+            [result.target],
+            [str(labels)],
+            on_progress=lambda done, total, failed: reporter.done(done, total),
         )
     _print_table(result.metrics)
     typer.echo("these figures come from the digits' true labels, which training never saw")

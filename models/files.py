@@ -11,6 +11,7 @@ from typing import BinaryIO
 from scda.models.errors import UsageError
 
 TEMPORARY = ".scda-"  # begins the name of an output that is not finished
+_FOLDER = "/"  # ends a folder's name; no file's name has one
 
 
 def is_hidden(name: str) -> bool:
@@ -34,32 +35,31 @@ def walk(root: Path, *, recursive: bool = True, follow_links: bool = False) -> I
         UsageError: If `root` is no folder that can be read.
     """
     try:
-        waiting = _entries(root)
+        names = _names(root, follow_links=follow_links)
     except OSError as error:
         raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
     seen = {_identity(root)} if follow_links else set()
-    while waiting:
-        entry = waiting.pop()
-        if _is_folder(entry, follow_links=follow_links):
-            if follow_links and (identity := _identity(entry.path)) in seen:
-                continue
-            if follow_links:
-                seen.add(identity)
-            if recursive:
-                try:
-                    waiting += _entries(entry.path)
-                except OSError:
-                    yield Path(entry.path)
-        # A link that leads in a circle makes entry.is_file() raise; os.path.isfile says no.
-        elif entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path):
-            yield Path(entry.path)
+    open_folders = [(os.fspath(root), names)]
+    while open_folders:
+        folder, names = open_folders[-1]
+        if not names:
+            open_folders.pop()
+            continue
+        path = os.path.join(folder, names.pop())
+        if not path.endswith(_FOLDER):
+            yield Path(path)
+        elif recursive:
+            try:
+                if not follow_links or _is_new(path, seen):
+                    open_folders.append((path, _names(path, follow_links=follow_links)))
+            except OSError:
+                yield Path(path)
 
 
-def _is_folder(entry: os.DirEntry[str], *, follow_links: bool) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=follow_links)
-    except OSError:  # a link that leads in a circle
-        return False
+def _is_new(folder: str, seen: set[tuple[int, int]]) -> bool:
+    identity, before = _identity(folder), len(seen)
+    seen.add(identity)
+    return len(seen) > before
 
 
 def _identity(folder: Path | str) -> tuple[int, int]:
@@ -67,11 +67,27 @@ def _identity(folder: Path | str) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
-    """Return what is not hidden, last name first: a stack gives it back in order."""
+def _names(folder: Path | str, *, follow_links: bool) -> list[str]:
+    """Return what is to be seen in a folder, last name first: a stack gives it back in order.
+
+    Bare text: of a million files in one folder, a million entries of `os.scandir` would be four
+    times the memory.
+    """
     with os.scandir(folder) as entries:
-        seen = [entry for entry in entries if not is_hidden(entry.name)]
-    return sorted(seen, key=lambda entry: entry.name, reverse=True)
+        names = [_marked(entry, follow_links) for entry in entries if not is_hidden(entry.name)]
+    return sorted(filter(None, names), key=lambda name: name.removesuffix(_FOLDER), reverse=True)
+
+
+def _marked(entry: os.DirEntry[str], follow_links: bool) -> str:
+    """Return a file's name, a folder's with a mark, and nothing for what is neither."""
+    try:
+        if entry.is_dir(follow_symlinks=follow_links):
+            return entry.name + _FOLDER
+    except OSError:  # a link that leads in a circle
+        return ""
+    # Of such a link, entry.is_file() raises; os.path.isfile says no.
+    plain = entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path)
+    return entry.name if plain else ""
 
 
 def count_hidden(root: Path) -> int:

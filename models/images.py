@@ -7,6 +7,7 @@ ignored.
 
 import os
 import re
+import stat
 import struct
 import warnings
 import zlib
@@ -83,14 +84,24 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         ImageError: With code `unreadable`, or `too_many_bytes` above `max_bytes`.
     """
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ImageError("unreadable", "neither a file nor a link to one")
             data = file.read(max_bytes + 1)
-            size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise ImageError("unreadable", f"cannot read: {error.strerror or error}") from None
+    except ValueError as error:  # a NUL byte in a name that a list gave
+        raise ImageError("unreadable", f"cannot read: {error}") from None
     if len(data) > max_bytes:
-        raise ImageError("too_many_bytes", f"{size:,} bytes, at most {max_bytes:,} are read")
+        size = f"{status.st_size:,} bytes"
+        raise ImageError("too_many_bytes", f"{size}, at most {max_bytes:,} are read")
     return data
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a named pipe, which a list may name, would else wait for its other end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:

@@ -38,7 +38,7 @@ class Session:
         """
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
-        options.intra_op_num_threads = threads or usable_cpus()
+        self.threads = options.intra_op_num_threads = threads or usable_cpus()
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
         wanted = _providers(provider)
@@ -58,6 +58,11 @@ class Session:
         return int(self._session.get_outputs()[-1].shape[-1])
 
     @property
+    def at_once(self) -> int:
+        """How many calls of `run` at a time keep the machine busy: one does on a GPU."""
+        return max(1, usable_cpus() // self.threads) if self.provider == "cpu" else 1
+
+    @property
     def crop_px(self) -> int:
         """The side of an input image, in pixels."""
         return int(self._session.get_inputs()[0].shape[1])
@@ -65,7 +70,16 @@ class Session:
     def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
         """Return the model's outputs for (N, H, W, 3) uint8 images."""
         name = self._session.get_inputs()[0].name
-        return [np.asarray(output) for output in self._session.run(None, {name: pixels})]
+        # CUDA plans anew, and takes memory, for every N that it has not seen.
+        fed = padded(pixels) if self.provider == "cuda" else pixels
+        outputs = self._session.run(None, {name: fed})
+        return [np.asarray(output)[: len(pixels)] for output in outputs]
+
+
+def padded(pixels: Pixels) -> Pixels:
+    """Return (N, ...) images with black ones behind them up to the next power of two."""
+    more = (1 << (len(pixels) - 1).bit_length()) - len(pixels)
+    return np.concatenate([pixels, np.zeros((more, *pixels.shape[1:]), pixels.dtype)])
 
 
 def _providers(name: str) -> list[str]:

@@ -1,25 +1,15 @@
 """Images that may be bad to answers, one each: what labelling and the server share."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from PIL import Image
-
 from scda.models.errors import ImageError
-from scda.models.predictor import Prediction, Predictor
+from scda.models.predictor import Prediction
 from scda.models.preprocess import Pixels
+from scda.serve.prepared import Prepared
 
-Prepared = Pixels | ImageError
 Answer = Prediction | ImageError
 T = TypeVar("T")
-
-
-def prepare(predictor: Predictor, read: Callable[[], Image.Image]) -> Prepared:
-    """Return the image that `read` gives as the model's input, or why there is none."""
-    try:
-        return predictor.prepare(read())
-    except ImageError as error:
-        return error
 
 
 def usable(prepared: Sequence[Prepared]) -> list[Pixels]:

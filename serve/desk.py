@@ -17,10 +17,11 @@ from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.predictor import Prediction, Predictor
 from scda.models.preprocess import Pixels
-from scda.serve.answer import Answer, Prepared, prepare
+from scda.serve.answer import Answer
 from scda.serve.batcher import Batcher
 from scda.serve.http_errors import RequestError
 from scda.serve.metrics import Metrics
+from scda.serve.prepared import Prepared, prepare
 from scda.serve.renaming import NamesWatch
 from scda.serve.settings import Settings
 
@@ -100,7 +101,7 @@ class Desk:
         self._metrics.wait.labels("decode").observe(time.monotonic() - since)
         read = partial(read_image, data, max_pixels=self.settings.max_pixels)
         with self._metrics.decode.time():
-            return prepare(self.predictor, read)
+            return prepare(self.predictor.prepare, read)
 
     def _see(self, pixels: Sequence[Pixels]) -> list[Seen]:
         self._metrics.batch.observe(len(pixels))

@@ -1,29 +1,24 @@
 """Folders of images to rows: one per file, streaming, in sorted order, in constant memory."""
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from scda.models.cpus import usable_cpus
-from scda.models.errors import DataError, ImageError, UsageError
-from scda.models.images import read_file
-from scda.models.predictor import TOP, Prediction, Predictor
-from scda.models.preprocess import Pixels
-from scda.serve.answer import Prepared, prepare, usable, with_errors
+from scda.models.errors import DataError, UsageError
+from scda.models.predictor import Predictor
 from scda.serve.inputs import ALL, Choice, Inputs
 from scda.serve.journal import Job, done_before, kept, open_journal
 from scda.serve.listed import Listed, open_files
 from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
+from scda.serve.pipeline import batches_at_work, in_order
 from scda.serve.rows import About, Row
-from scda.serve.summary import Summary
+from scda.serve.summary import Summary, Tally
+
+# On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
+_BATCH_SIZE = {"cpu": 8, "cuda": 32}
+_FEW = 200  # files; below it, processes would start longer than they would help
 
 
 def label(
@@ -34,11 +29,11 @@ def label(
     options: Options = DEFAULTS,
     choice: Choice = ALL,
     files_from: str | None = None,
-    batch_size: int = 32,
-    workers: int = 0,
+    batch_size: int | None = None,
+    workers: int | None = None,
     resume: bool = False,
     max_errors: int | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
 ) -> Summary:
     """Write one row per file under `inputs` to every output; a bad file has a row, too.
 
@@ -52,11 +47,13 @@ def label(
         options: What else is written, and what rows say.
         choice: Which of the files are labelled.
         files_from: In place of inputs: a list of files, or `-` for one on standard input.
-        batch_size: Files per call of the model; the last call gets what is left.
-        workers: Threads that read and decode; 0 takes the CPUs this process may use.
+        batch_size: Files per call of the model; the last call gets what is left. None takes what
+            suits its provider.
+        workers: Processes that read and decode; with 0 this one does. None takes the CPUs this
+            process may use, or 0 where starting processes would take longer than the files.
         resume: Whether to go on where a stopped labelling with the same first output stopped.
         max_errors: Gives up when more files have failed.
-        on_progress: Called with the files done and the files in all, after each batch.
+        on_progress: Called with the files done, in all, and failed so far, after each batch.
 
     Raises:
         UsageError: If an input or output does not exist or is wrong, inputs overlap, or what is
@@ -70,30 +67,33 @@ def label(
         total = sum(1 for _ in files)
         if not total:
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
-        labels, errors = Counter[str](), Counter[str]()
-        hidden, started = files.count_hidden(), time.monotonic()
+        hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
-        job = _job(predictor, files, options, batch_size)
+        size = batch_size or _BATCH_SIZE[predictor.session.provider]
+        job = _job(predictor, files, options, size)
         with (
             open_journal(outputs, job, resume=resume) as journal,
-            _pool(workers) as pool,
+            batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
             write_rows(outs, about, options) as write,
         ):
-            waiting = iter(files)
-            done = done_before(journal, waiting)
-            rest = label_files(predictor, waiting, pool, batch_size=batch_size, options=options)
-            for rows in chain(done, kept(journal, rest, features=options.embeddings is not None)):
+
+            def take(rows: Sequence[Row]) -> None:
                 write(rows)
-                errors.update(row.answer.code for row in rows if isinstance(row.answer, ImageError))
-                labels.update(
-                    row.answer.label for row in rows if not isinstance(row.answer, ImageError)
-                )
-                on_progress(labels.total() + errors.total(), total)
-                _check_errors(errors, max_errors)
+                tally.add(rows)
+                on_progress(tally.num_done, total, tally.num_failed)
+                _check_errors(tally.errors, max_errors)
+
+            waiting = iter(files)
+            for rows in done_before(journal, waiting):
+                take(rows)
+            resumed = tally.num_done
+            todo = in_order(start, ahead, waiting, batch_size=size)
+            for rows in kept(journal, todo, features=options.embeddings is not None):
+                take(rows)
         return Summary(
-            labels=dict(labels.most_common()),
-            errors=dict(errors.most_common()),
+            **tally.counts(),
             hidden=hidden,
+            resumed=resumed,
             seconds=time.monotonic() - started,
             provider=predictor.session.provider,
             model_id=about.model_id,
@@ -124,54 +124,6 @@ def _job(predictor: Predictor, files: Inputs | Listed, options: Options, batch_s
     }
 
 
-def label_files(
-    predictor: Predictor,
-    files: Iterable[tuple[str, Path]],
-    pool: Executor,
-    *,
-    batch_size: int,
-    options: Options = DEFAULTS,
-) -> Iterator[list[Row]]:
-    """Yield the rows of files in order, `batch_size` at a time.
-
-    While the model works on one batch, the pool already reads the next.
-
-    Args:
-        predictor: The loaded bundle.
-        files: The path to stand in the row, and the file.
-        pool: What reads and decodes.
-        batch_size: Files per call of the model.
-        options: What rows say.
-    """
-    prepared = _in_order(pool, partial(_prepare, predictor), files, ahead=2 * batch_size)
-    while batch := list(islice(prepared, batch_size)):
-        names, pixels = zip(*batch, strict=True)
-        yield rows_of(predictor, names, pixels, options)
-
-
-def rows_of(
-    predictor: Predictor, names: Sequence[str], prepared: Sequence[Prepared], options: Options
-) -> list[Row]:
-    """Return the row of each prepared file: what the model says, or why it was not asked."""
-    answers = with_errors(prepared, _answers(predictor, usable(prepared), options.top or TOP))
-    return [
-        Row(name, given)
-        if isinstance(given, ImageError)
-        else Row(name, given[0], given[0].confidence < options.min_confidence, given[1])
-        for name, given in zip(names, answers, strict=True)
-    ]
-
-
-def _answers(
-    predictor: Predictor, good: list[Pixels], top: int
-) -> list[tuple[Prediction, NDArray[np.float32]]]:
-    """Return the prediction and the features of each image."""
-    if not good:
-        return []
-    outputs = predictor.run(good)
-    return list(zip(predictor.describe(outputs, top=top), outputs.features, strict=True))
-
-
 def check_options(predictor: Predictor, options: Options) -> None:
     """Refuse options of rows that this bundle has no answer to.
 
@@ -196,32 +148,6 @@ def _about(predictor: Predictor, files: Inputs | Listed, options: Options) -> Ab
     )
 
 
-def _prepare(predictor: Predictor, path: Path) -> Prepared:
-    return prepare(predictor, partial(read_file, path))
-
-
-def _in_order(
-    pool: Executor,
-    work: Callable[[Path], Prepared],
-    files: Iterable[tuple[str, Path]],
-    *,
-    ahead: int,
-) -> Iterator[tuple[str, Prepared]]:
-    """Yield what `work` makes of each file, in order, with at most `ahead` under way."""
-    pending: deque[tuple[str, Future[Prepared]]] = deque()
-    for name, path in files:
-        pending.append((name, pool.submit(work, path)))
-        if len(pending) == ahead:
-            oldest, future = pending.popleft()
-            yield oldest, future.result()
-    for oldest, future in pending:
-        yield oldest, future.result()
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[Executor]:
-    pool = ThreadPoolExecutor(workers or usable_cpus(), thread_name_prefix="scda-decode")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error, nobody needs the files still waiting
+def _processes(workers: int | None, files: int) -> int:
+    few = 0 if files < _FEW else usable_cpus()
+    return few if workers is None else workers

@@ -13,6 +13,7 @@ from scda.serve.rows import COLUMNS, About, Row, Write
 
 HEAD = b"PAR1"
 ROW_GROUP = 16_384  # rows; about 15 MB of memory
+_AT_ONCE = 256  # rows; in batches of few, columns take more memory than what is in them
 
 
 def _entries(value: str) -> pa.DataType:
@@ -56,10 +57,17 @@ def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
     """
     schema = schema_of(about.model_id, about.names_version)
     writer = pq.ParquetWriter(file, schema)
+    new: list[dict[str, Any]] = []
     waiting: list[pa.RecordBatch] = []
 
     def write(rows: Sequence[Row]) -> None:
-        waiting.append(record_batch(rows, schema))
+        new.extend(map(_values, rows))
+        if len(new) >= _AT_ONCE:
+            convert()
+
+    def convert() -> None:
+        waiting.append(pa.RecordBatch.from_pylist(new, schema=schema))
+        new.clear()
         if sum(batch.num_rows for batch in waiting) >= ROW_GROUP:
             put(pa.Table.from_batches(waiting, schema))
 
@@ -75,6 +83,7 @@ def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
 
     try:
         yield write
+        convert()
         put_group(pa.Table.from_batches(waiting, schema))
         writer.close()
     except BaseException:

@@ -29,6 +29,7 @@ from scda.serve.stored import Stored, is_uri, place
 from scda.serve.summary import Summary
 
 SUCCESS = "_SUCCESS"  # an empty object: every part is there; readers of Parquet pass over it
+_BATCH_SIZE = 32
 _BATCHES_A_TASK = 8  # some seconds of one core
 _ROWS_A_PART = 8 * ROW_GROUP
 
@@ -41,7 +42,7 @@ def label_on_ray(
     options: Options = DEFAULTS,
     choice: Choice = ALL,
     files_from: str | None = None,
-    batch_size: int = 32,
+    batch_size: int | None = None,
     provider: str = "auto",
     threads: int = 0,
     progress: bool = False,
@@ -56,7 +57,7 @@ def label_on_ray(
         options: What rows say.
         choice: Which of the files are labelled.
         files_from: In place of inputs: a list of files or URIs.
-        batch_size: Files per call of the model.
+        batch_size: Files per call of the model; None takes 32.
         provider: As in `wants_gpus`.
         threads: Of one actor's model, and the CPUs kept for it; 0 is 1.
         progress: Whether Ray shows bars.
@@ -67,6 +68,7 @@ def label_on_ray(
         ScdaError: If the cluster gives up.
     """
     check_options(predictor, options)
+    batch_size = batch_size or _BATCH_SIZE
     out = _checked_out(outs, inputs)
     sources = _sources(inputs, files_from, choice)
     hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))

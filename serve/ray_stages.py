@@ -20,12 +20,12 @@ from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.predictor import load_predictor
 from scda.models.preprocess import Pixels, Preprocessing
-from scda.serve.answer import Prepared
 from scda.serve.inputs import Choice, Inputs
-from scda.serve.label import rows_of
 from scda.serve.listed import open_list
 from scda.serve.outputs import Options
 from scda.serve.parquet import record_batch
+from scda.serve.pipeline import rows_of
+from scda.serve.prepared import Prepared
 from scda.serve.stored import Stored, is_uri, read_stored
 
 _CHUNK = 1024  # files that a listing holds at a time

@@ -1,8 +1,46 @@
 """What a person is told when a labelling is done."""
 
 import dataclasses
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from scda.models.errors import ImageError
+from scda.serve.rows import Row
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The counts of a labelling so far."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count rows."""
+        for answer in (row.answer for row in rows):
+            if isinstance(answer, ImageError):
+                self.errors[answer.code] += 1
+            else:
+                self.labels[answer.label] += 1
+
+    @property
+    def num_done(self) -> int:
+        """How many files have a row."""
+        return self.labels.total() + self.num_failed
+
+    @property
+    def num_failed(self) -> int:
+        """How many of them have an error."""
+        return self.errors.total()
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return files per label and per error code, most frequent first."""
+        return {
+            "labels": dict(self.labels.most_common()),
+            "errors": dict(self.errors.most_common()),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +54,7 @@ class Summary:
     provider: str  # what ran the model: cpu or cuda
     model_id: str
     names_version: int
+    resumed: int = 0  # of the files, how many an earlier try did
 
     @property
     def num_failed(self) -> int:
@@ -29,8 +68,8 @@ class Summary:
 
     @property
     def images_per_second(self) -> float:
-        """Files per second, bad ones included."""
-        return self.num_files / max(self.seconds, 1e-9)
+        """Files per second, bad ones included, those of an earlier try not."""
+        return (self.num_files - self.resumed) / max(self.seconds, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields, the totals and the rate as plain JSON values."""
@@ -48,5 +87,6 @@ class Summary:
             f"{self.images_per_second:.1f} images/s on {self.provider}",
             *(f"{count:8}  {label}" for label, count in self.labels.items()),
             *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
+            *([f"{self.resumed:8}  done by an earlier try"] if self.resumed else []),
             *([f"{self.hidden:8}  hidden, passed over"] if self.hidden else []),
         ]

@@ -1,6 +1,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -176,7 +177,8 @@ def test_label_writes_a_row_per_file(
     scda: Scda, bundle: Path, photos: Path, tmp_path: Path
 ) -> None:
     out, lines = tmp_path / "labels.csv", tmp_path / "labels.jsonl"
-    done = scda("label", bundle, photos, "--out", out, "--out", lines)
+    words = ("--workers", "1", "--threads", "1", "--batch-size", "1")
+    done = scda("label", bundle, photos, "--out", out, "--out", lines, *words)
     assert done.returncode == 0, done.stderr
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -188,6 +190,21 @@ def test_label_writes_a_row_per_file(
         "a.jpg",
         "sub/b.jpg",
     ]
+
+
+def test_label_says_how_fast_it_is_and_what_failed(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (photos / "notes.jpg").write_text("no image")
+    monkeypatch.setattr("scda.adapt.progress._LINE_EVERY_SECONDS", 0.0)
+    done = scda("label", bundle, photos, "--out", tmp_path / "x.csv", "--batch-size", "1")
+    pattern = r"^labelling: 3 of 3, \d+\.\d/s, 1 failed$"
+    assert re.search(pattern, done.stderr, re.MULTILINE), done.stderr
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what makes a terminal of it
+    monkeypatch.setenv("COLUMNS", "120")
+    shown = scda("label", bundle, photos, "--out", tmp_path / "x.csv").stderr
+    assert "labelling" in shown
+    assert "3 of 3" not in shown  # a bar in place of lines
 
 
 def test_label_ends_with_3_where_a_file_is_bad(

@@ -59,6 +59,28 @@ def test_a_folder_named_like_a_hidden_one_can_be_the_root(tmp_path: Path) -> Non
     assert names(tmp_path / ".cache") == ["a.jpg"]
 
 
+def test_a_folder_sorts_by_its_name_alone(tmp_path: Path) -> None:
+    fill(tmp_path, "a/1", "a-b", "a.jpg", "a0")
+    assert names(tmp_path) == ["a/1", "a-b", "a.jpg", "a0"]
+
+
+def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
+    fill(tmp_path, "a.jpg")
+    os.mkfifo(tmp_path / "pipe.jpg")
+    (tmp_path / "broken.jpg").symlink_to("nowhere")
+    assert names(tmp_path) == ["a.jpg"]
+
+
+def test_a_linked_folder_that_goes_away_is_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    fill(tmp_path, "root/a.jpg", "root/c.jpg")
+    (tmp_path / "root" / "b").symlink_to(tmp_path / "real")
+    found = walk(tmp_path / "root", follow_links=True)
+    assert next(found).name == "a.jpg"
+    (tmp_path / "real").rmdir()
+    assert [path.name for path in found] == ["b", "c.jpg"]
+
+
 def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> None:
     fill(tmp_path, "real/a.jpg")
     (tmp_path / "link.jpg").symlink_to("real/a.jpg")

@@ -1,13 +1,16 @@
 import ctypes.util
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnxruntime as ort
 import pytest
+from numpy.typing import NDArray
 
 from scda.models import session as session_module
 from scda.models.errors import GateError, UsageError
-from scda.models.session import Session
+from scda.models.preprocess import Pixels
+from scda.models.session import Session, padded
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 
@@ -133,3 +136,50 @@ def test_a_file_that_is_no_model_is_named(
         path.write_bytes(model.read_bytes()[: model.stat().st_size // 2])
     with pytest.raises(GateError, match=r"^model\.onnx: not a model: [^\n]+$"):
         Session(path, provider="cpu", threads=1)
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(1, 1), (2, 2), (3, 4), (5, 8), (32, 32), (33, 64)])
+def test_a_batch_is_padded_to_the_next_power_of_two(count: int, wanted: int) -> None:
+    pixels = np.full((count, 2, 3, 3), 7, np.uint8)
+    result = padded(pixels)
+    assert result.shape == (wanted, 2, 3, 3)
+    assert result.dtype == np.uint8
+    np.testing.assert_array_equal(result[:count], pixels)
+    assert not result[count:].any()
+
+
+@pytest.mark.parametrize(("provider", "fed"), [("cpu", 5), ("cuda", 8)])
+def test_batches_are_padded_for_a_gpu_alone(
+    model: Path, monkeypatch: pytest.MonkeyPatch, provider: str, fed: int
+) -> None:
+    session = Session(model, provider="cpu", threads=1)
+    bare, shapes = session._session, list[int]()
+
+    def noted(names: None, inputs: dict[str, Pixels]) -> list[NDArray[np.float32]]:
+        shapes.extend(len(pixels) for pixels in inputs.values())
+        outputs: list[NDArray[np.float32]] = bare.run(names, inputs)
+        return outputs
+
+    monkeypatch.setattr(
+        session, "_session", SimpleNamespace(run=noted, get_inputs=session._session.get_inputs)
+    )
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+    wanted = session.run(pixels)
+    shapes.clear()
+    session.provider = provider
+    for found, output in zip(session.run(pixels), wanted, strict=True):
+        np.testing.assert_array_equal(found, output)
+    assert shapes == [fed]
+
+
+@pytest.mark.parametrize(
+    ("threads", "provider", "at_once"),
+    [(1, "cpu", 6), (2, "cpu", 3), (4, "cpu", 1), (8, "cpu", 1), (1, "cuda", 1)],
+)
+def test_calls_at_once_fill_the_cpus(
+    model: Path, monkeypatch: pytest.MonkeyPatch, threads: int, provider: str, at_once: int
+) -> None:
+    session = Session(model, provider="cpu", threads=threads)
+    monkeypatch.setattr(session_module, "usable_cpus", lambda: 6)
+    session.provider = provider
+    assert session.at_once == at_once

@@ -123,3 +123,14 @@ def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:
         open_list(str(tmp_path / "none"), []),
     ):
         pass
+
+
+def test_a_list_may_name_what_is_no_file(predictor: Predictor, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    source, out = tmp_path / "list", tmp_path / "rows.csv"
+    # The NUL byte comes too late to be what ends the names.
+    names = [f"{tmp_path}/pipe", "/dev/zero", "n" * 5000, "x" * (1 << 16), "a\0b"]
+    source.write_text("\n".join(names))
+    for workers in (0, 1):
+        summary = label(predictor, [], [str(out)], files_from=str(source), workers=workers)
+        assert summary.errors == {"unreadable": 5}

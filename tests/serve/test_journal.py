@@ -45,7 +45,7 @@ def run(
 ) -> dict[str, bytes]:
     """Label into `out` with every format and the features; return name → bytes."""
 
-    def stop(done: int, total: int) -> None:
+    def stop(done: int, total: int, failed: int) -> None:
         if stop_at and done >= stop_at:
             raise Stop
 
@@ -163,7 +163,7 @@ label(
     options=Options(embeddings=out / "rows.npy"),
     batch_size=2,
     resume=True,
-    on_progress=lambda done, total: print(done, flush=True),
+    on_progress=lambda done, total, failed: print(done, flush=True),
 )
 """
 

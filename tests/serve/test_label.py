@@ -2,9 +2,8 @@ import csv
 import io
 import json
 import os
-import threading
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, UsageError
 from scda.models.images import read_file
 from scda.models.predictor import FIELDS, Predictor
+from scda.serve import label as label_module
 from scda.serve.formats import FORMATS
 from scda.serve.inputs import Choice
-from scda.serve.label import label, label_files
+from scda.serve.label import label
 from scda.serve.outputs import Options
+from scda.serve.pipeline import batches_at_work, in_order
 from tests.bundles import picture
+from tests.nasty import nasty_files
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def labelled(predictor: Predictor, *inputs: Path, out: Path, **options: Any) -> 
 def test_every_file_has_one_row_bad_ones_included(
     predictor: Predictor, images: Path, tmp_path: Path
 ) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[int, int, int]] = []
     outs = [str(tmp_path / "rows.csv"), str(tmp_path / "rows.jsonl")]
     summary = label(
         predictor,
@@ -68,7 +71,7 @@ def test_every_file_has_one_row_bad_ones_included(
         outs,
         batch_size=2,
         workers=2,
-        on_progress=lambda done, total: seen.append((done, total)),
+        on_progress=lambda *said: seen.append(said),
     )
     rows = {row["path"]: row for row in read_csv(tmp_path / "rows.csv")}
     assert {path: row["label"] or row["error_code"] for path, row in rows.items()} == {
@@ -81,7 +84,7 @@ def test_every_file_has_one_row_bad_ones_included(
     }
     assert list(rows) == sorted(rows)
     assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 6
-    assert seen == [(2, 6), (4, 6), (6, 6)]
+    assert seen == [(2, 6, 0), (4, 6, 1), (6, 6, 3)]
     assert summary.labels == {"discovered-000": 1, "blue": 1, "red": 1}
     assert summary.errors == {"cannot_decode": 1, "not_an_image": 1, "empty": 1}
     assert (summary.num_files, summary.num_failed, summary.hidden) == (6, 3, 3)
@@ -194,16 +197,16 @@ def test_a_row_says_what_the_predictor_says(
 
 
 def test_a_file_that_vanishes_is_a_row(predictor: Predictor, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as pool:
+    with batches_at_work(predictor, 0) as (start, ahead):
         files = [("gone.jpg", tmp_path / "gone.jpg")]
-        ((row,),) = label_files(predictor, files, pool, batch_size=4)
+        ((row,),) = in_order(start, ahead, files, batch_size=4)
     assert row.to_json()["error_code"] == "unreadable"
 
 
 def test_a_labelling_that_is_stopped_leaves_its_journal_alone(
     predictor: Predictor, images: Path, tmp_path: Path
 ) -> None:
-    def stop(done: int, total: int) -> None:
+    def stop(done: int, total: int, failed: int) -> None:
         raise KeyboardInterrupt
 
     out = tmp_path / "out"
@@ -213,7 +216,7 @@ def test_a_labelling_that_is_stopped_leaves_its_journal_alone(
     assert [path.name for path in out.iterdir()] == [".x.csv.journal"]
 
 
-def test_no_more_than_two_batches_are_held(predictor: Predictor, images: Path) -> None:
+def test_no_more_batches_are_held_than_are_at_work(predictor: Predictor, images: Path) -> None:
     asked = 0
 
     def endless() -> Iterator[tuple[str, Path]]:
@@ -222,12 +225,12 @@ def test_no_more_than_two_batches_are_held(predictor: Predictor, images: Path) -
             asked += 1
             yield str(asked), images / "b.jpg"
 
-    with ThreadPoolExecutor(2) as pool:
-        batches = label_files(predictor, endless(), pool, batch_size=4)
+    with batches_at_work(predictor, 2) as (start, ahead):
+        batches = in_order(start, ahead, endless(), batch_size=4)
         for _ in range(5):
             next(batches)
-        assert asked <= 5 * 4 + 2 * 4
-    assert threading.active_count() < 20
+        assert asked == (4 + ahead) * 4
+        assert ahead == 2 * (2 + usable_cpus())
 
 
 def test_features_are_those_of_each_row(predictor: Predictor, images: Path, tmp_path: Path) -> None:
@@ -300,7 +303,7 @@ def test_wrong_options_are_told_before_an_image_is_read(
 ) -> None:
     monkeypatch.chdir(images.parent)
     Path("sorted").mkdir()
-    monkeypatch.setattr("scda.serve.label.read_file", None)  # a call would be a TypeError
+    monkeypatch.setattr("scda.serve.label.in_order", None)  # a call would be a TypeError
     with pytest.raises(UsageError, match=message):
         label(predictor, [Path("images")], ["sorted/x.csv"], options=options)
     assert list(Path("sorted").iterdir()) == []
@@ -372,3 +375,59 @@ def test_the_summary_adds_up(predictor: Predictor, images: Path, tmp_path: Path)
     assert summary["hidden"] == 3
     assert summary["model_id"] == predictor.manifest.id
     assert json.loads(json.dumps(summary)) == summary
+
+
+def test_processes_give_the_same_rows(predictor: Predictor, images: Path, tmp_path: Path) -> None:
+    def written(workers: int) -> bytes:
+        out = tmp_path / f"{workers}.csv"
+        options = Options(embeddings=tmp_path / f"{workers}.npy")
+        label(predictor, [images], [str(out)], options=options, batch_size=2, workers=workers)
+        return out.read_bytes() + (tmp_path / f"{workers}.npy").read_bytes()
+
+    assert written(2) == written(0)
+
+
+def test_a_few_files_start_no_process(
+    predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def noted(predictor: Predictor, workers: int, options: Options) -> Any:
+        asked.append(workers)
+        return batches_at_work(predictor, 0, options)
+
+    monkeypatch.setattr(label_module, "batches_at_work", noted)
+    for few in (7, 6):  # there are six
+        monkeypatch.setattr(label_module, "_FEW", few)
+        label(predictor, [images], [str(tmp_path / "rows.csv")])
+    assert asked == [0, usable_cpus()]
+
+
+def test_five_of_a_hundred_bad_in_every_way_are_rows(predictor: Predictor, tmp_path: Path) -> None:
+    folder, out = tmp_path / "images", tmp_path / "rows.csv"
+    folder.mkdir()
+    bad = {name: file for name, file in nasty_files().items() if file.code != "ok"}
+    for name, file in bad.items():
+        (folder / name).write_bytes(file.data)
+    num_good = 19 * len(bad)
+    for number in range(num_good):
+        (folder / f"good-{number}.jpg").write_bytes(picture("red"))
+    summary = label(predictor, [folder], [str(out)], batch_size=8, workers=2)
+    rows = {row["path"]: row for row in read_csv(out)}
+    assert len(rows) == 20 * len(bad)
+    assert {name: rows[name]["error_code"] for name in bad} == {n: f.code for n, f in bad.items()}
+    assert summary.labels == {"red": num_good}
+    assert summary.errors == Counter(file.code for file in bad.values())
+    assert set(summary.errors) == {"empty", "not_an_image", "cannot_decode", "too_many_pixels"}
+
+
+def test_what_an_earlier_try_did_is_not_in_the_rate(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    out = [str(tmp_path / "rows.csv")]
+    with pytest.raises(DataError):
+        label(predictor, [images], out, batch_size=2, max_errors=0)
+    summary = label(predictor, [images], out, batch_size=2, resume=True)
+    assert (summary.num_files, summary.resumed) == (6, 4)
+    assert summary.images_per_second == pytest.approx(2 / summary.seconds)
+    assert "       4  done by an earlier try" in summary.lines()

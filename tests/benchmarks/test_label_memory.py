@@ -1,0 +1,20 @@
+from pathlib import Path
+
+from label_memory import make_pictures, measured
+from scda.models.files import walk
+from scda.models.images import read_file
+from tests.bundles import make_bundle
+
+
+def test_every_picture_is_measured(tmp_path: Path) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    (tmp_path / "images").mkdir()
+    make_pictures(tmp_path / "images", 210)
+    paths = list(walk(tmp_path / "images"))
+    assert len(paths) == 210
+    assert len({path.read_bytes() for path in paths}) == 200
+    assert read_file(paths[0]).size == (32, 32)
+    figures = measured(bundle, tmp_path / "images")
+    assert figures["rate"] > 0
+    assert 0.1 < figures["processor_ms"] < 1000
+    assert 50 < figures["mib"] < 5000
