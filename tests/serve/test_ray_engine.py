@@ -168,7 +168,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
 ) -> None:
     address = cluster.get_runtime_context().gcs_address
     before = len(cluster.nodes())
-    words = ["label", bundle, photos, "--engine", "ray", "--out", tmp_path / "rows"]
+    words = ["label", str(bundle), str(photos), "--engine", "ray", "--out", str(tmp_path / "rows")]
     done = subprocess.run(
         [sys.executable, "-m", "scda.adapt", *words, "--summary", tmp_path / "summary.json"],
         env={**os.environ, "RAY_ADDRESS": address},
