@@ -237,6 +237,18 @@ def test_without_the_extra_one_line_says_what_to_install(
         label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
 
 
+def test_an_address_where_no_cluster_is_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with (
+        pytest.raises(
+            UsageError, match=r"RAY_ADDRESS 127\.0\.0\.1:1: no cluster answers: .*refused"
+        ),
+        ray_cluster(),
+    ):
+        pass
+
+
 def test_actors_get_gpus_where_there_are_some() -> None:
     with_gpus: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": 2.0})
     without: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0})
