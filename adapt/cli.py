@@ -213,6 +213,8 @@ def label(
     """Label every image: one row per file, bad files included."""
     if engine not in ("local", "ray"):
         raise UsageError(f"--engine {engine}; want local or ray")
+    if engine == "local" and (uris := [image for image in images or [] if "://" in image]):
+        raise UsageError(f"{uris[0]}: for URIs there is --engine ray")
     if engine == "ray":
         refused = {
             "--sort-into": sort_into,

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import ModuleType
@@ -11,6 +12,7 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import ScdaError, UsageError
 from scda.models.session import PROVIDERS
 
+_ANSWER_SECONDS = 10
 _LISTING = 1  # a CPU more than there are: what lists files waits most of the time
 # Ray looks at these when it is imported; whoever has set them otherwise is right.
 _QUIET = {
@@ -34,6 +36,7 @@ def ray_cluster(*, progress: bool = False) -> Iterator[ModuleType]:
     ray = _import_ray()
     ours = not ray.is_initialized()
     if ours:
+        _check_there(os.environ.get("RAY_ADDRESS", ""))
         _connect(ray, os.environ.get("RAY_ADDRESS"))
     try:
         with _context(ray, progress=progress):
@@ -74,6 +77,16 @@ def _import_ray() -> ModuleType:
             raise
         raise UsageError("Ray is missing; pip install 'scda[ray]'") from None
     return ray
+
+
+def _check_there(address: str) -> None:
+    """Refuse an address where nothing listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host, int(port)), _ANSWER_SECONDS).close()
+        except OSError as error:
+            raise UsageError(f"RAY_ADDRESS {address}: no cluster answers: {error}") from None
 
 
 def _connect(ray: ModuleType, address: str | None) -> None:

@@ -445,4 +445,4 @@ def test_engines_refuse_what_they_cannot_do(
 
 
 def test_uris_need_the_ray_engine(scda: Scda, bundle: Path) -> None:
-    refused(scda("label", bundle, "s3://a/b", "--out", "x.csv"), 2, "s3:/a/b: cannot read")
+    refused(scda("label", bundle, "s3://a/b", "--out", "x.csv"), 2, "s3://a/b: for URIs there")

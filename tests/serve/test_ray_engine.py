@@ -168,10 +168,9 @@ def test_the_command_uses_the_cluster_of_ray_address(
 ) -> None:
     address = cluster.get_runtime_context().gcs_address
     before = len(cluster.nodes())
-    words = ["label", bundle, photos, "--engine", "ray", "--out", tmp_path / "rows"]
-    words += ["--summary", tmp_path / "summary.json"]
+    words = ["label", str(bundle), str(photos), "--engine", "ray", "--out", str(tmp_path / "rows")]
     done = subprocess.run(
-        [sys.executable, "-m", "scda.adapt", *map(str, words)],
+        [sys.executable, "-m", "scda.adapt", *words, "--summary", tmp_path / "summary.json"],
         env={**os.environ, "RAY_ADDRESS": address},
         capture_output=True,
         text=True,
@@ -236,6 +235,18 @@ def test_without_the_extra_one_line_says_what_to_install(
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'scda\[ray\]'"):
         label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
+
+
+def test_an_address_where_no_cluster_is_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with (
+        pytest.raises(
+            UsageError, match=r"RAY_ADDRESS 127\.0\.0\.1:1: no cluster answers: .*refused"
+        ),
+        ray_cluster(),
+    ):
+        pass
 
 
 def test_actors_get_gpus_where_there_are_some() -> None:
