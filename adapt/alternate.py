@@ -13,13 +13,16 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt import checkpoint, novelty, trust
 from scda.adapt.config import TrainConfig
+from scda.adapt.device import chosen_device
 from scda.adapt.discover import Discovery, aligned, discover, divide
+from scda.adapt.inputs import FeatureInputs, Inputs
 from scda.adapt.kmeans import Points
 from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.train import (
     Labelled,
     Networks,
     OnStep,
+    Pseudo,
     infer,
     pretrain,
     refresh_batchnorm,
@@ -46,6 +49,8 @@ class Adapted:
     networks: Networks
     discovery: Discovery | None  # of the last round; None without a round
     notes: list[str]  # `status: explanation`, what the user should know
+    source: Labelled  # as the backbone sees it at the end
+    target: Tensor  # (M, D_backbone), the same
 
 
 OnStage = Callable[[Stage, Networks], None]
@@ -56,6 +61,7 @@ def adapt(
     target: Tensor,
     config: TrainConfig,
     *,
+    images: Inputs | None = None,
     checkpoints: Path | None = None,
     on_step: OnStep = lambda step, losses: None,
     on_stage: OnStage = lambda stage, networks: None,
@@ -67,6 +73,7 @@ def adapt(
         source: Backbone features (N, D_backbone) with labels 0 to K - 1.
         target: (M, D_backbone), without labels.
         config: Of the run.
+        images: What the rounds train on where the backbone learns; None takes the features.
         checkpoints: Folder to go on from, and to leave the state of every stage in.
         on_step: Called after every optimiser step with the losses by name.
         on_stage: Called after pre-training and after every round.
@@ -76,38 +83,55 @@ def adapt(
     """
     torch.manual_seed(config.seed)
     generator = Generator().manual_seed(config.seed)
+    device = chosen_device(config)
     num_known = int(source.labels.max()) + 1
     head = FeatureHead(target.shape[1], config.head_widths)
-    run = _Run(target, num_known, config, generator, checkpoints, on_step, on_stage)
-    state = checkpoint.load(checkpoints, head, generator) if checkpoints else None
+    inputs = images or FeatureInputs(source.features, target)
+    run = _Run(inputs, _Seen(target), num_known, config, generator, checkpoints, on_step, on_stage)
+
+    def with_outputs(count: int) -> Networks:
+        classifier = nn.Linear(head.width, count)
+        networks = Networks(head, classifier, inputs.backbone, config.precision)
+        networks.modules.to(device)
+        return networks
+
+    state = None
+    if checkpoints:
+        state = checkpoint.load(checkpoints, head, generator, backbone=inputs.backbone)
     if state is not None:
         on_resume(state.round)
+        state.networks.modules.to(device)
+        run.look(state.round)
     else:
-        networks = Networks(head, nn.Linear(head.width, num_known + 1))
+        networks = with_outputs(num_known + 1)
         run.begin()
-        pretrain(networks, source, target, config, generator, run.step)
+        frozen = replace(networks, backbone=nn.Identity())  # its input are features
+        pretrain(frozen, source, target, config, generator, run.step)
         state = run.end(0, networks, None)
 
     for round_number in range(state.round + 1, config.iterations + 1):
         run.begin()
         found = _discover(state, run)
-        networks = Networks(head, nn.Linear(head.width, num_known + found.k_star))
-        pseudo = pseudo_labelled(target, found, num_known)
-        retrain(networks, source, target, pseudo, config, generator, run.step)
+        networks = with_outputs(num_known + found.k_star)
+        pseudo = pseudo_labelled(found, num_known)
+        retrain(networks, inputs, source.labels, pseudo, config, generator, run.step)
+        run.look(round_number)
         if round_number == 1 and config.novel == "auto" and not (found.k_star or config.k):
-            logits = infer(networks, target)[0].numpy()
-            found = novelty.judged(found, logits, target.numpy(), run.graph, num_known)
+            logits = infer(networks, run.target)[0].numpy()
+            found = novelty.judged(found, logits, run.target.numpy(), run.graph, num_known)
         state = run.end(round_number, networks, found)
     _reject_more(state.networks.classifier, num_known, config.rejection)
-    return Adapted(state.networks, state.discovery, _notes(state, source, run))
+    state.networks.modules.cpu()
+    seen = Labelled(inputs.source(), source.labels) if state.round else source
+    return Adapted(state.networks, state.discovery, _notes(state, seen, run), seen, run.target)
 
 
-def pseudo_labelled(target: Tensor, discovery: Discovery, num_known: int) -> Labelled:
+def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
     """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
     candidates = discovery.candidates
     rows = np.concatenate([candidates.known, candidates.implicit])
     labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return Labelled(target[torch.from_numpy(rows)], torch.from_numpy(labels))
+    return Pseudo(torch.from_numpy(rows), torch.from_numpy(labels))
 
 
 @torch.no_grad()
@@ -166,11 +190,23 @@ def _anything_new(
     return bool((logits.argmax(axis=1) >= num_known).mean() > novelty.SURE_SHARE)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """The target's backbone features, and which images are neighbours in them."""
+
+    target: Tensor
+
+    @cached_property
+    def graph(self) -> csr_array:
+        return neighbourhood(self.target.numpy())
+
+
 @dataclass
 class _Run:
     """What happens around every stage: time, batch statistics, checkpoint, report."""
 
-    target: Tensor
+    inputs: Inputs
+    seen: _Seen
     num_known: int
     config: TrainConfig
     generator: Generator
@@ -178,9 +214,23 @@ class _Run:
     on_step: OnStep
     on_stage: OnStage
 
-    @cached_property
+    @property
+    def target(self) -> Tensor:
+        return self.seen.target
+
+    @property
     def graph(self) -> csr_array:
-        return neighbourhood(self.target.numpy())
+        return self.seen.graph
+
+    def look(self, round_number: int) -> None:
+        """See the target with the backbone as this round left it; pre-training changed nothing."""
+        if not round_number:
+            return
+        if self.config.batchnorm == "target":
+            self.inputs.refresh_batchnorm()
+        target = self.inputs.target()
+        if target is not self.target:
+            self.seen = _Seen(target)
 
     def begin(self) -> None:
         self._losses: dict[str, float] = {}

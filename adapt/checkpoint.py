@@ -51,6 +51,7 @@ def save(folder: Path, state: State, generator: Generator) -> None:
         "round": state.round,
         "head": state.networks.head.state_dict(),
         "classifier": state.networks.classifier.state_dict(),
+        "backbone": state.networks.backbone.state_dict(),  # empty where it does not learn
         "discovery": _discovery_fields(state.discovery),
         "generator": generator.get_state(),
         "torch": torch.get_rng_state(),
@@ -63,13 +64,16 @@ def save(folder: Path, state: State, generator: Generator) -> None:
         old.unlink()
 
 
-def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
+def load(
+    folder: Path, head: nn.Module, generator: Generator, *, backbone: nn.Module | None = None
+) -> State | None:
     """Return the newest checkpoint that can be read, and set both random generators to it.
 
     Args:
         folder: The run's checkpoints.
         head: F's trained part, whose weights are replaced.
         generator: Of the batches.
+        backbone: Of F where it learns; its weights are replaced by what it has learnt.
 
     Raises:
         GateError: If there are checkpoints and none fits this model.
@@ -77,7 +81,7 @@ def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
     paths = sorted(folder.glob("round-*.pt"), reverse=True)
     for path in paths:
         try:
-            return _read(path, head, generator)
+            return _read(path, head, generator, backbone or nn.Identity())
         except _READ_ERRORS:
             continue
     if paths:
@@ -85,19 +89,20 @@ def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
     return None
 
 
-def _read(path: Path, head: nn.Module, generator: Generator) -> State:
+def _read(path: Path, head: nn.Module, generator: Generator, backbone: nn.Module) -> State:
     with zipfile.ZipFile(path) as archive:  # torch itself does not look at the checksums
         if archive.testzip() is not None:
             raise zipfile.BadZipFile(path.name)
-    fields = torch.load(path, weights_only=True)
+    fields = torch.load(path, map_location="cpu", weights_only=True)
     head.load_state_dict(fields["head"])
     weight = fields["classifier"]["weight"]
     classifier = nn.Linear(weight.shape[1], weight.shape[0])
     classifier.load_state_dict(fields["classifier"])
     discovery = _discovery(fields["discovery"])
+    backbone.load_state_dict(fields["backbone"])
     generator.set_state(fields["generator"])
     torch.set_rng_state(fields["torch"])
-    return State(fields["round"], Networks(head, classifier), discovery)
+    return State(fields["round"], Networks(head, classifier, backbone), discovery)
 
 
 def _discovery_fields(discovery: Discovery | None) -> dict[str, Any] | None:

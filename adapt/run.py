@@ -14,6 +14,8 @@ from threadpoolctl import threadpool_limits
 from scda.adapt.alternate import Adapted, Stage, adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import Data, Job, check_apart, job_backbone, read_data
+from scda.adapt.device import chosen_device
+from scda.adapt.finetune import ImageInputs
 from scda.adapt.finish import finalise, make_bundle
 from scda.adapt.progress import Reporter
 from scda.adapt.report import write_report
@@ -22,6 +24,7 @@ from scda.adapt.scan import scan_source, scan_target
 from scda.adapt.tables import write_discovery, write_rejected
 from scda.adapt.target_map import make_map, write_map
 from scda.adapt.train import Networks
+from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 
 _LOSSES_EVERY = 50  # steps
@@ -53,7 +56,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
     check_apart(job)
     source = scan_source(job.source, recursive=job.recursive)
     target = scan_target(job.target, recursive=job.recursive)
-    backbone = job_backbone(job.config)
+    backbone = job_backbone(job.config, reporter.say)
     run = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
     data = read_data(job, source, target, backbone, reporter)
     if job.overwrite and not job.resume:
@@ -61,8 +64,8 @@ def train(job: Job, reporter: Reporter) -> Trained:
     settle_config(run, job.config, data.fingerprint, _surroundings(job))
     write_rejected(run.rejected, data.rejected)
 
-    adapted = _adapt(run, data, job.config, reporter)
-    final = finalise(adapted, data.source, data.target, data.class_names)
+    adapted = _adapt(run, data, backbone, job.config, reporter)
+    final = finalise(adapted, data.class_names)
     write_discovery(run.discovery, final, data.target_images)
     reporter.say("laying the target out on a map")
     rows, places = make_map(final.features, seed=job.config.seed)
@@ -88,7 +91,9 @@ def train(job: Job, reporter: Reporter) -> Trained:
     return Trained(manifest, len(data.rejected))
 
 
-def _adapt(run: RunFolder, data: Data, config: TrainConfig, reporter: Reporter) -> Adapted:
+def _adapt(
+    run: RunFolder, data: Data, backbone: Backbone, config: TrainConfig, reporter: Reporter
+) -> Adapted:
     rounds = config.iterations
     stage_number = 0
     round_steps = config.round_steps or max(1, len(data.target) // config.batch_size)
@@ -119,20 +124,34 @@ def _adapt(run: RunFolder, data: Data, config: TrainConfig, reporter: Reporter) 
     if not any(run.checkpoints.glob("*.pt")):  # nothing to go on from: nothing to add to
         run.metrics.unlink(missing_ok=True)
     reporter.begin("pre-training", config.pretrain_length(len(data.class_names)))
-    # The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
-    # machine, and makes the result the same on any number of cores.
-    torch.set_num_threads(1)
+    threads = torch.get_num_threads()
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
+        # The head is small: one thread is nearly as fast as two alone, far faster than two on a
+        # busy machine, and makes the result the same on any number of cores.
+        torch.set_num_threads(1 if config.finetune == "none" else threads)
         return adapt(
             data.source,
             data.target,
             config,
+            images=_images(data, backbone, config),
             checkpoints=run.checkpoints,
             on_step=on_step,
             on_stage=on_stage,
             on_resume=on_resume,
         )
+
+
+def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs | None:
+    if config.finetune == "none":
+        return None
+    return ImageInputs(
+        backbone,
+        data.source_images,
+        data.target_images,
+        part=config.finetune,
+        workers=config.workers,
+    )
 
 
 def _warn_of_small_batch(
@@ -188,6 +207,6 @@ def _surroundings(job: Job) -> dict[str, Any]:
         "versions": versions,
         "host": platform.node(),
         "python": platform.python_version(),
-        "device": "cpu",
+        "device": chosen_device(job.config).type,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

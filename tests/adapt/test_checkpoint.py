@@ -82,6 +82,17 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         assert actual.dtype == np.int64
 
 
+def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    learnt, other = nn.Conv2d(3, 2, 1), nn.Conv2d(3, 2, 1)
+    networks = Networks(fresh(), nn.Linear(3, 2), learnt)
+    save(tmp_path, State(1, networks, None), Generator())
+    loaded = load(tmp_path, fresh(), Generator(), backbone=other)
+    assert loaded is not None
+    assert loaded.networks.backbone is other
+    assert same_weights(other, learnt)
+
+
 def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
     nothing = Candidates(np.array([4]), np.array([1]), nobody())
     save(tmp_path, state(1, Discovery(0, nothing, nobody(), None, [])), Generator())
@@ -127,7 +138,8 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
 def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
     save(tmp_path, state(1, found([])), Generator())
     fields = torch.load(tmp_path / "round-0001.pt", weights_only=True)
-    assert set(fields) == {"round", "head", "classifier", "discovery", "generator", "torch"}
+    parts = {"round", "head", "classifier", "backbone", "discovery", "generator", "torch"}
+    assert set(fields) == parts
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
