@@ -11,7 +11,6 @@ from scda.adapt.batches import Step
 from scda.adapt.images import Images
 from scda.adapt.photos import TrainingPhotos, prepared
 from scda.models.backbones import Backbone
-from scda.models.cpus import usable_cpus
 from scda.models.network import PixelBackbone
 
 _BATCH = 32  # images of an inference pass
@@ -69,7 +68,7 @@ class ImageInputs:
     """Both domains as files: augmented by row in training, seen in one pass in between."""
 
     def __init__(
-        self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int = 0
+        self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int
     ) -> None:
         """Take over the backbone's network.
 
@@ -78,14 +77,14 @@ class ImageInputs:
             source: Files in the order of the source labels.
             target: Files in the order of the target features.
             part: `last` or `all`.
-            workers: Processes that decode; 0 takes the CPUs this process may use.
+            workers: Processes that decode; 0 decodes in this one.
         """
         self.backbone = TunedBackbone(backbone, part)
         self.num_target = len(target.paths)
         self._source, self._target = source, target
         self._preprocessing = backbone.preprocessing
-        self._workers = workers or usable_cpus()
-        self._photos = TrainingPhotos(source, target, self._preprocessing, workers=self._workers)
+        self._workers = workers
+        self._photos = TrainingPhotos(source, target, self._preprocessing, workers=workers)
 
     def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
         """Yield for each step its source, pseudo-labelled and target views."""

@@ -57,15 +57,24 @@ class TrainingPhotos:
     def __init__(
         self, source: Images, target: Images, preprocessing: Preprocessing, *, workers: int
     ) -> None:
-        """Start nothing yet: the processes start with the first batch."""
+        """Start nothing yet: the processes start with the first batch.
+
+        Args:
+            source: Its files, in the order of their labels.
+            target: Its files.
+            preprocessing: Of the backbone.
+            workers: Processes; 0 makes the views in this one.
+        """
         self._plan: list[list[_Key]] = []
         self._loader: DataLoader[Tensor] = DataLoader(
             _Views((source, target), preprocessing),
             batch_sampler=self._plan,
             num_workers=workers,
-            persistent_workers=True,
+            persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
-            multiprocessing_context="spawn",  # a fork beside running threads may hang
+            # A fork beside running threads may hang.
+            multiprocessing_context="spawn" if workers else None,
+            generator=Generator(),  # not the global one: every view has a seed of its own
         )
 
     def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
@@ -101,10 +110,16 @@ def prepared(
 ) -> Iterator[Tensor]:
     """Yield (B, H, W, 3) uint8 of each batch of rows, as a label of them would be computed from.
 
+    Args:
+        images: The files.
+        batches: Rows.
+        preprocessing: Of the backbone.
+        workers: Threads; one batch is read ahead.
+
     Raises:
         DataError: If a file, which could be read before, cannot be read now.
     """
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(workers or 1) as pool:
         read = ([pool.submit(_prepare, images, row, preprocessing) for row in b] for b in batches)
         ahead = list(islice(read, 2))
         while ahead:

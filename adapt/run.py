@@ -26,6 +26,7 @@ from scda.adapt.target_map import make_map, write_map
 from scda.adapt.train import Networks
 from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
+from scda.models.cpus import usable_cpus
 
 _LOSSES_EVERY = 50  # steps
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
@@ -150,7 +151,7 @@ def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs 
         data.source_images,
         data.target_images,
         part=config.finetune,
-        workers=config.workers,
+        workers=config.workers or usable_cpus(),
     )
 
 

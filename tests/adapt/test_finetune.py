@@ -3,6 +3,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,25 +17,20 @@ from scda.adapt.finetune import ImageInputs, TunedBackbone
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
 from scda.adapt.scan import scan_source, scan_target
-from scda.adapt.train import Labelled, Networks, Pseudo, retrain
+from scda.adapt.train import Labelled, Networks, Pseudo, infer, retrain
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.bundle import Manifest, read_manifest
-from scda.models.network import FeatureHead
+from scda.models.network import FeatureHead, PixelClassifier
 from tests.conftest import TinyData
 
 LAST = {"layers.11", "layers.12"}
-SHORT = {"pretrain_steps": 20, "round_steps": 5, "iterations": 1, "batch_size": 8, "workers": 1}
-
-
-class OneProcess(ImageInputs):
-    """The same inputs, with views made here: a process takes seconds to start."""
-
-    def batches(self, steps: Any, generator: Generator) -> Any:
-        rows = Generator().manual_seed(int(torch.randint(99, (1,), generator=generator)))
-        for source, *of_target in steps:
-            parts = [(self._source, source), *((self._target, part) for part in of_target)]
-            batch = (next(self._prepared(images, [list(part)])) for images, part in parts)
-            yield [part + torch.randint(9, (1,), generator=rows) for part in batch]
+SHORT: dict[str, Any] = {
+    "pretrain_steps": 20,
+    "round_steps": 5,
+    "iterations": 1,
+    "batch_size": 8,
+    "workers": 1,
+}
 
 
 @pytest.fixture
@@ -50,8 +46,8 @@ def data(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Data:
     return read_data(job, source, target, job_backbone(job.config), Reporter(quiet=True))
 
 
-def inputs(data: Data, backbone: Backbone, part: str) -> OneProcess:
-    return OneProcess(backbone, data.source_images, data.target_images, part=part, workers=1)
+def inputs(data: Data, backbone: Backbone, part: str) -> ImageInputs:
+    return ImageInputs(backbone, data.source_images, data.target_images, part=part, workers=0)
 
 
 def networks(of: ImageInputs, precision: str = "fp32") -> Networks:
@@ -181,6 +177,14 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
     assert not torch.allclose(adapted.target, data.target, atol=1e-2)
     torch.testing.assert_close(adapted.target, of.target())
     torch.testing.assert_close(adapted.source.features, of.source())
+    # And what is exported is what was trained.
+    module = PixelClassifier(backbone, adapted.networks.head, adapted.networks.classifier).eval()
+    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
+    with torch.no_grad():
+        probabilities, features = module(torch.from_numpy(np.stack(pixels)))
+    logits, expected = infer(adapted.networks, adapted.target[:5])
+    torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(probabilities, logits.softmax(dim=1), atol=1e-4, rtol=1e-4)
 
 
 def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -> None:
