@@ -1,5 +1,3 @@
-import dataclasses
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +7,18 @@ import torch
 from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
-from scda.adapt import alternate
-from scda.adapt.alternate import adapt
+from scda.adapt import checkpoint
+from scda.adapt.alternate import Adapted, OnStage, Stage, adapt
 from scda.adapt.config import TrainConfig
-from scda.adapt.data import Data, Job, job_backbone, read_data
+from scda.adapt.data import Data, job_backbone, read_data
 from scda.adapt.finetune import ImageInputs, TunedBackbone
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
 from scda.adapt.scan import scan_source, scan_target
 from scda.adapt.train import Labelled, Networks, Pseudo, infer, retrain
 from scda.models.backbones import Backbone, load_backbone
-from scda.models.bundle import Manifest, read_manifest
 from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.session import Session
 from tests.conftest import TinyData
 
 LAST = {"layers.11", "layers.12"}
@@ -196,33 +194,46 @@ def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -
     assert adapted.target is data.target
 
 
-def run(job: Job) -> Manifest:
-    with Reporter(quiet=True) as reporter:
-        return train(job, reporter).manifest
+def test_a_stopped_run_goes_on_to_the_same_backbone(
+    data: Data, tiny: TinyData, tmp_path: Path
+) -> None:
+    settings = TrainConfig(**{**SHORT, "iterations": 3}, finetune="last", novel="yes", k_max=6)
+
+    def adapted(folder: Path, on_stage: OnStage = lambda stage, networks: None) -> Adapted:
+        folder.mkdir(exist_ok=True)
+        of = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
+        return adapt(
+            data.source, data.target, settings, images=of, checkpoints=folder, on_stage=on_stage
+        )
+
+    def stop(stage: Stage, networks: Networks) -> None:
+        if stage.round == 2:
+            raise KeyboardInterrupt
+
+    whole = adapted(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        adapted(tmp_path / "stopped", stop)
+    resumed = adapted(tmp_path / "stopped")
+    one, two = state(whole.networks.modules), state(resumed.networks.modules)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert torch.equal(whole.target, resumed.target)
 
 
 @pytest.mark.slow
-def test_a_stopped_run_that_learns_ends_in_the_same_bundle(
-    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_that_learns_ends_in_a_bundle_that_holds_what_was_learnt(
+    tiny: TinyData, data: Data, backbone: Backbone, tmp_path: Path
 ) -> None:
-    fields = {**SHORT, "finetune": "last", "iterations": 2}
-    whole = run(tiny.job(tmp_path / "whole", **fields))
-    end = alternate._Run.end
-
-    def killed(self: alternate._Run, number: int, *rest: Any) -> object:
-        state = end(self, number, *rest)
-        if number == 1:
-            raise KeyboardInterrupt
-        return state
-
-    monkeypatch.setattr(alternate._Run, "end", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(tiny.job(tmp_path / "stopped", **fields))
-    monkeypatch.setattr(alternate._Run, "end", end)
-    job = tiny.job(tmp_path / "stopped", **fields)
-    resumed = run(dataclasses.replace(job, resume=True))
-    assert resumed.id == whole.id
-    frozen = run(tiny.job(tmp_path / "frozen", **{**fields, "finetune": "none"}))
-    assert frozen.id != whole.id
-    shutil.rmtree(tmp_path / "frozen")
-    assert read_manifest(tmp_path / "stopped" / "bundle").id == whole.id
+    job = tiny.job(tmp_path / "run", **SHORT, finetune="all", precision="bf16", clip_grad=1.0)
+    with Reporter(quiet=True) as reporter:
+        train(job, reporter)
+    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(16)]
+    session = Session(tmp_path / "run/bundle/model.onnx", provider="cpu", threads=1)
+    _, exported = session.run(np.stack(pixels))
+    head, tuned = FeatureHead(128, (512, 256, 256)), TunedBackbone(backbone, "all")
+    frozen = tuned.features([torch.from_numpy(np.stack(pixels))])
+    saved = checkpoint.load(tmp_path / "run/checkpoints", head, Generator(), backbone=tuned)
+    assert saved is not None
+    learnt = tuned.features([torch.from_numpy(np.stack(pixels))])
+    for features, same in ((frozen, False), (learnt, True)):
+        of_head = infer(saved.networks, features)[1].numpy()
+        assert np.allclose(exported, of_head, atol=1e-3) == same
