@@ -1,45 +1,25 @@
 """Algorithm 2: pre-train once, then discover, restructure C and retrain, round after round."""
 
-import time
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Generator, Tensor, nn
 
-from scda.adapt import checkpoint, novelty, trust
+from scda.adapt import checkpoint, novelty, randomness, trust
 from scda.adapt.config import TrainConfig
 from scda.adapt.device import chosen_device
 from scda.adapt.discover import Discovery, aligned, discover, divide
 from scda.adapt.inputs import FeatureInputs, Inputs
 from scda.adapt.kmeans import Points
-from scda.adapt.propagate import neighbourhood, propagated
-from scda.adapt.train import (
-    Labelled,
-    Networks,
-    OnStep,
-    Pseudo,
-    infer,
-    pretrain,
-    refresh_batchnorm,
-    retrain,
-)
+from scda.adapt.propagate import propagated
+from scda.adapt.stages import OnStage, Run, Seen
+from scda.adapt.stop import Deferred
+from scda.adapt.train import Diverged, Labelled, Networks, OnStep, infer
 from scda.models.network import FeatureHead
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What one stage left behind; round 0 is pre-training."""
-
-    round: int
-    unknown_share: float  # of the target, predicted as no known class, 0 to 1
-    losses: dict[str, float]  # of the last step
-    seconds: float
-    discovery: Discovery | None  # that the round was trained on
 
 
 @dataclass(frozen=True)
@@ -51,9 +31,7 @@ class Adapted:
     notes: list[str]  # `status: explanation`, what the user should know
     source: Labelled  # as the backbone sees it at the end
     target: Tensor  # (M, D_backbone), the same
-
-
-OnStage = Callable[[Stage, Networks], None]
+    failure: str = ""  # why training ended before the last round
 
 
 def adapt(
@@ -64,8 +42,9 @@ def adapt(
     images: Inputs | None = None,
     checkpoints: Path | None = None,
     on_step: OnStep = lambda step, losses: None,
+    on_discovery: Callable[[int, int], None] = lambda round_number, k_star: None,
     on_stage: OnStage = lambda stage, networks: None,
-    on_resume: Callable[[int], None] = lambda round_number: None,
+    on_resume: Callable[[int, int], None] = lambda round_number, step: None,
 ) -> Adapted:
     """Return F and C adapted to the target, and what was discovered in it.
 
@@ -76,62 +55,116 @@ def adapt(
         images: What the rounds train on where the backbone learns; None takes the features.
         checkpoints: Folder to go on from, and to leave the state of every stage in.
         on_step: Called after every optimiser step with the losses by name.
+        on_discovery: Called before a round is trained, with its number and k*.
         on_stage: Called after pre-training and after every round.
-        on_resume: Called with the last finished round where there was a checkpoint.
+        on_resume: Called, where there was a checkpoint, with the last finished round, -1 for none,
+            and the steps done of the one under way.
+
+    Raises:
+        Diverged: If training diverges time and again before a round is finished.
 
     Source: SCDA, Algorithm 2.
     """
-    torch.manual_seed(config.seed)
+    randomness.seed_all(config.seed)
     generator = Generator().manual_seed(config.seed)
-    device = chosen_device(config)
     num_known = int(source.labels.max()) + 1
     head = FeatureHead(target.shape[1], config.head_widths)
     inputs = images or FeatureInputs(source.features, target)
-    run = _Run(inputs, _Seen(target), num_known, config, generator, checkpoints, on_step, on_stage)
+    first = Networks(head, nn.Identity(), inputs.backbone)  # C comes with the first stage
+    run = Run(
+        inputs,
+        source,
+        Seen(target),
+        num_known,
+        config,
+        generator,
+        checkpoints,
+        on_step,
+        on_discovery,
+        on_stage,
+    )
+    state = _finished(first, generator, checkpoints)
+    pause = _paused(state, first, checkpoints)
+    if state:
+        run.look(state.round, state.networks)
+    if state or pause:
+        on_resume(state.round if state else -1, pause.progress.step if pause else 0)
+    failure = ""
+    try:
+        while state is None or state.round < config.iterations:
+            state, pause = _next_stage(state, pause, first, run), None
+    except Diverged as error:
+        if state is None or state.round == 0:
+            raise Diverged(f"{error}; no round was finished, so there is no bundle") from None
+        failure = f"round {state.round + 1}: {error}; the bundle is that of round {state.round}"
+    _reject_more(state.networks.classifier, num_known, config.rejection)
+    if state.round:
+        run.source = Labelled(inputs.source(state.networks.backbone), source.labels)
+    state.networks.modules.cpu()
+    notes = ([f"diverged: {failure}"] if failure else []) + _notes(state, run)
+    return Adapted(state.networks, state.discovery, notes, run.source, run.target, failure)
 
-    def with_outputs(count: int) -> Networks:
-        classifier = nn.Linear(head.width, count)
-        networks = Networks(head, classifier, inputs.backbone, config.precision)
-        networks.modules.to(device)
+
+def _finished(
+    first: Networks, generator: Generator, checkpoints: Path | None
+) -> checkpoint.State | None:
+    if checkpoints is None:
+        return None
+    head, backbone = copy.deepcopy(first.head), copy.deepcopy(first.backbone)
+    return checkpoint.load(checkpoints, head, generator, backbone=backbone)
+
+
+def _paused(
+    state: checkpoint.State | None, first: Networks, checkpoints: Path | None
+) -> checkpoint.Pause | None:
+    if checkpoints is None:
+        return None
+    following = state.round + 1 if state else 0
+    return checkpoint.load_pause(checkpoints, first.head, following, backbone=first.backbone)
+
+
+def _next_stage(
+    state: checkpoint.State | None,
+    pause: checkpoint.Pause | None,
+    first: Networks,
+    run: Run,
+) -> checkpoint.State:
+    """Pre-train, or do the next round; its networks are new, so that `state` can be gone back to.
+
+    Args:
+        state: After the last stage.
+        pause: Of the stage, where it was stopped.
+        first: What pre-training starts with.
+        run: All the rest.
+    """
+    run.begin()
+    found = pause.discovery if pause else _discover(state, run) if state else None
+    before = state.networks if state else first
+    outputs = run.num_known + (found.k_star if found else 1)
+    number = state.round + 1 if state else 0
+    if found:
+        run.on_discovery(number, found.k_star)
+
+    def fresh() -> Networks:
+        head, backbone = copy.deepcopy(before.head), copy.deepcopy(before.backbone)
+        classifier = nn.Linear(run.config.head_widths[-1], outputs)
+        networks = Networks(head, classifier, backbone, run.config.precision)
+        networks.modules.to(chosen_device(run.config))
         return networks
 
-    state = None
-    if checkpoints:
-        state = checkpoint.load(checkpoints, head, generator, backbone=inputs.backbone)
-    if state is not None:
-        on_resume(state.round)
-        state.networks.modules.to(device)
-        run.look(state.round)
-    else:
-        networks = with_outputs(num_known + 1)
-        run.begin()
-        frozen = replace(networks, backbone=nn.Identity())  # its input are features
-        pretrain(frozen, source, target, config, generator, run.step)
-        state = run.end(0, networks, None)
-
-    for round_number in range(state.round + 1, config.iterations + 1):
-        run.begin()
-        found = _discover(state, run)
-        networks = with_outputs(num_known + found.k_star)
-        pseudo = pseudo_labelled(found, num_known)
-        retrain(networks, inputs, source.labels, pseudo, config, generator, run.step)
-        run.look(round_number)
-        if round_number == 1 and config.novel == "auto" and not (found.k_star or config.k):
-            logits = infer(networks, run.target)[0].numpy()
-            found = novelty.judged(found, logits, run.target.numpy(), run.graph, num_known)
-        state = run.end(round_number, networks, found)
-    _reject_more(state.networks.classifier, num_known, config.rejection)
-    state.networks.modules.cpu()
-    seen = Labelled(inputs.source(), source.labels) if state.round else source
-    return Adapted(state.networks, state.discovery, _notes(state, seen, run), seen, run.target)
+    with Deferred() as stop:
+        stage = run.trained(number, fresh, found, pause, stop)
+        run.look(number, stage.networks)
+        if number == 1 and found and run.config.novel == "auto":
+            found = _judged(found, stage.networks, run)
+        return run.end(stage, found, state)
 
 
-def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
-    """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
-    candidates = discovery.candidates
-    rows = np.concatenate([candidates.known, candidates.implicit])
-    labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return Pseudo(torch.from_numpy(rows), torch.from_numpy(labels))
+def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
+    if found.k_star or run.config.k:
+        return found
+    logits = infer(networks, run.target)[0].numpy()
+    return novelty.judged(found, logits, run.target.numpy(), run.graph, run.num_known)
 
 
 @torch.no_grad()
@@ -141,21 +174,21 @@ def _reject_more(classifier: nn.Module, num_known: int, nats: float) -> None:
     classifier.bias[num_known:] += nats
 
 
-def _notes(state: checkpoint.State, source: Labelled, run: "_Run") -> list[str]:
+def _notes(state: checkpoint.State, run: Run) -> list[str]:
     found = state.discovery
     warnings = trust.warnings(
-        source=source.features.numpy(),
-        source_labels=source.labels.numpy(),
+        source=run.source.features.numpy(),
+        source_labels=run.source.labels.numpy(),
         target=run.target.numpy(),
         predicted=infer(state.networks, run.target)[0].argmax(dim=1).numpy(),
         num_known=run.num_known,
         discovery=found,
     )
     of_discovery = [note for note in (found.verdict, *found.notes) if note] if found else []
-    return of_discovery + warnings
+    return of_discovery + warnings + list(state.warnings)
 
 
-def _discover(state: checkpoint.State, run: "_Run") -> Discovery:
+def _discover(state: checkpoint.State, run: Run) -> Discovery:
     """Algorithm 1 for the state of the last stage, or the closed round of choice 22b."""
     logits, features = (tensor.numpy() for tensor in infer(state.networks, run.target))
     before, backbone, num_known = state.discovery, run.target.numpy(), run.num_known
@@ -175,7 +208,7 @@ def _discover(state: checkpoint.State, run: "_Run") -> Discovery:
     return aligned(replace(found, k_path=(*found.k_path, found.k_star)), before)
 
 
-def _spread(logits: Points, run: "_Run") -> Points:
+def _spread(logits: Points, run: Run) -> Points:
     reach = run.config.propagation
     return propagated(logits, run.graph, reach) if reach else logits
 
@@ -188,69 +221,3 @@ def _anything_new(
     if state.discovery is not None:  # decided in the first round
         return state.discovery.k_star > 0 or len(state.discovery.suspects) > 0
     return bool((logits.argmax(axis=1) >= num_known).mean() > novelty.SURE_SHARE)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """The target's backbone features, and which images are neighbours in them."""
-
-    target: Tensor
-
-    @cached_property
-    def graph(self) -> csr_array:
-        return neighbourhood(self.target.numpy())
-
-
-@dataclass
-class _Run:
-    """What happens around every stage: time, batch statistics, checkpoint, report."""
-
-    inputs: Inputs
-    seen: _Seen
-    num_known: int
-    config: TrainConfig
-    generator: Generator
-    checkpoints: Path | None
-    on_step: OnStep
-    on_stage: OnStage
-
-    @property
-    def target(self) -> Tensor:
-        return self.seen.target
-
-    @property
-    def graph(self) -> csr_array:
-        return self.seen.graph
-
-    def look(self, round_number: int) -> None:
-        """See the target with the backbone as this round left it; pre-training changed nothing."""
-        if not round_number:
-            return
-        if self.config.batchnorm == "target":
-            self.inputs.refresh_batchnorm()
-        target = self.inputs.target()
-        if target is not self.target:
-            self.seen = _Seen(target)
-
-    def begin(self) -> None:
-        self._losses: dict[str, float] = {}
-        self._started = time.monotonic()
-
-    def step(self, step: int, losses: dict[str, float]) -> None:
-        self._losses = losses
-        self.on_step(step, losses)
-
-    def end(
-        self, round_number: int, networks: Networks, discovery: Discovery | None
-    ) -> checkpoint.State:
-        if self.config.batchnorm == "target":
-            refresh_batchnorm(networks, self.target)
-        predicted = infer(networks, self.target)[0].argmax(dim=1)
-        share = (predicted >= self.num_known).float().mean().item()
-        seconds = time.monotonic() - self._started
-        # Reported before it is saved: a resumed run drops what was reported and not saved.
-        self.on_stage(Stage(round_number, share, self._losses, seconds, discovery), networks)
-        state = checkpoint.State(round_number, networks, discovery)
-        if self.checkpoints:
-            checkpoint.save(self.checkpoints, state, self.generator)
-        return state

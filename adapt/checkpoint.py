@@ -1,24 +1,29 @@
-"""The state of a run between two stages, as tensors and plain values only."""
+"""The state of a run after a stage, or inside one, as tensors and plain values only."""
 
+import copy
+import dataclasses
 import io
-import json
 import pickle
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
-from scda.adapt.discover import Candidates, Discovery
-from scda.adapt.train import Networks
+from scda.adapt import randomness
+from scda.adapt.discover import Discovery
+from scda.adapt.packed import pack, unpack
+from scda.adapt.train import Networks, Progress
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
+T = TypeVar("T")
 KEPT = 2
+PAUSED = "paused.pt"
 _READ_ERRORS = (
     AttributeError,
     EOFError,
@@ -40,6 +45,20 @@ class State:
     round: int
     networks: Networks
     discovery: Discovery | None
+    unknown_share: float  # of the target, predicted as no known class, 0 to 1
+    warnings: tuple[str, ...] = ()  # of the stage
+
+
+@dataclass(frozen=True)
+class Pause:
+    """A stage that a signal stopped; the state before it is in its own checkpoint."""
+
+    round: int  # under way
+    networks: Networks
+    discovery: Discovery | None
+    progress: Progress
+    returns: int  # to the state before the stage, so far
+    generator: Tensor  # its state before the first step: the sampler's place follows from the steps
 
 
 def save(folder: Path, state: State, generator: Generator) -> None:
@@ -47,27 +66,33 @@ def save(folder: Path, state: State, generator: Generator) -> None:
 
     Between stages there is no optimiser and no sampler: each stage starts new ones.
     """
-    fields: dict[str, Any] = {
-        "round": state.round,
-        "head": state.networks.head.state_dict(),
-        "classifier": state.networks.classifier.state_dict(),
-        "backbone": state.networks.backbone.state_dict(),  # empty where it does not learn
-        "discovery": _discovery_fields(state.discovery),
+    fields = {
+        **_fields(state),
+        "unknown_share": state.unknown_share,
+        "warnings": list(state.warnings),
         "generator": generator.get_state(),
-        "torch": torch.get_rng_state(),
     }
-    buffer = io.BytesIO()
-    torch.save(fields, buffer)
-    folder.mkdir(exist_ok=True)
-    write_atomically(folder / f"round-{state.round:04d}.pt", buffer.getvalue())
-    for old in sorted(folder.glob("round-*.pt"))[:-KEPT]:
-        old.unlink()
+    _write(folder / f"round-{state.round:04d}.pt", fields)
+    torn = folder.glob(".*.pt.*")  # what a kill left half-written
+    for old in (*_newest_first(folder)[KEPT:], *torn, folder / PAUSED):
+        old.unlink(missing_ok=True)
+
+
+def save_pause(folder: Path, pause: Pause) -> None:
+    """Write what a stage needs to go on inside it."""
+    fields = {
+        **_fields(pause),
+        "progress": dataclasses.asdict(pause.progress),
+        "returns": pause.returns,
+        "generator": pause.generator,
+    }
+    _write(folder / PAUSED, fields)
 
 
 def load(
     folder: Path, head: nn.Module, generator: Generator, *, backbone: nn.Module | None = None
 ) -> State | None:
-    """Return the newest checkpoint that can be read, and set both random generators to it.
+    """Return the newest checkpoint that can be read, and set all random generators to it.
 
     Args:
         folder: The run's checkpoints.
@@ -78,68 +103,99 @@ def load(
     Raises:
         GateError: If there are checkpoints and none fits this model.
     """
-    paths = sorted(folder.glob("round-*.pt"), reverse=True)
+
+    def state_of(fields: dict[str, Any]) -> State:
+        state = State(
+            fields["round"],
+            _networks(fields, head, backbone),
+            unpack(fields["discovery"]),
+            fields["unknown_share"],
+            tuple(fields["warnings"]),
+        )
+        generator.set_state(fields["generator"])
+        return state
+
+    paths = _newest_first(folder)
     for path in paths:
-        try:
-            return _read(path, head, generator, backbone or nn.Identity())
-        except _READ_ERRORS:
-            continue
+        if state := _read(path, state_of):
+            return state
     if paths:
         raise GateError(f"{folder}: no checkpoint can be read; start again with --overwrite")
     return None
 
 
-def _read(path: Path, head: nn.Module, generator: Generator, backbone: nn.Module) -> State:
-    with zipfile.ZipFile(path) as archive:  # torch itself does not look at the checksums
-        if archive.testzip() is not None:
-            raise zipfile.BadZipFile(path.name)
-    fields = torch.load(path, map_location="cpu", weights_only=True)
+def load_pause(
+    folder: Path, head: nn.Module, round_number: int, *, backbone: nn.Module | None = None
+) -> Pause | None:
+    """Return the pause of this stage, if there is one, and set all random generators to it.
+
+    One that cannot be read costs no more than the stage.
+
+    Args:
+        folder: The run's checkpoints.
+        head: The form of F's trained part; a copy gets the weights.
+        round_number: Of the stage that comes next.
+        backbone: Of F where it learns; a copy gets the weights.
+    """
+
+    def pause_of(fields: dict[str, Any]) -> Pause | None:
+        if fields["round"] != round_number:  # of a stage that was finished since
+            return None
+        return Pause(
+            fields["round"],
+            _networks(fields, copy.deepcopy(head), copy.deepcopy(backbone)),
+            unpack(fields["discovery"]),
+            Progress(**fields["progress"]),
+            fields["returns"],
+            fields["generator"],
+        )
+
+    return _read(folder / PAUSED, pause_of)
+
+
+def _write(path: Path, fields: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save({**fields, "random": randomness.capture()}, buffer)
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, buffer.getvalue())
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    # By number: as text, round 10,000 would come before round 9,999.
+    paths = [path for path in folder.glob("round-*.pt") if path.stem[6:].isdecimal()]
+    return sorted(paths, key=lambda path: int(path.stem[6:]), reverse=True)
+
+
+def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
+    """Return what `read` makes of a file's fields; None where it is damaged or of another model."""
+    try:
+        with zipfile.ZipFile(path) as archive:  # torch itself does not look at the checksums
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile(path.name)
+        fields = torch.load(path, map_location="cpu", weights_only=True)
+        found = read(fields)
+        if found is not None:
+            randomness.restore(fields["random"])
+    except _READ_ERRORS:
+        return None
+    return found
+
+
+def _fields(of: State | Pause) -> dict[str, Any]:
+    return {
+        "round": of.round,
+        "head": of.networks.head.state_dict(),
+        "classifier": of.networks.classifier.state_dict(),
+        "backbone": of.networks.backbone.state_dict(),  # empty where it does not learn
+        "discovery": pack(of.discovery),
+    }
+
+
+def _networks(fields: dict[str, Any], head: nn.Module, backbone: nn.Module | None) -> Networks:
+    backbone = backbone or nn.Identity()
+    backbone.load_state_dict(fields["backbone"])
     head.load_state_dict(fields["head"])
     weight = fields["classifier"]["weight"]
     classifier = nn.Linear(weight.shape[1], weight.shape[0])
     classifier.load_state_dict(fields["classifier"])
-    discovery = _discovery(fields["discovery"])
-    backbone.load_state_dict(fields["backbone"])
-    generator.set_state(fields["generator"])
-    torch.set_rng_state(fields["torch"])
-    return State(fields["round"], Networks(head, classifier, backbone), discovery)
-
-
-def _discovery_fields(discovery: Discovery | None) -> dict[str, Any] | None:
-    if discovery is None:
-        return None
-    candidates = discovery.candidates
-    return {
-        "k_star": discovery.k_star,
-        "known": torch.from_numpy(candidates.known),
-        "known_labels": torch.from_numpy(candidates.known_labels),
-        "implicit": torch.from_numpy(candidates.implicit),
-        "implicit_labels": torch.from_numpy(discovery.implicit_labels),
-        "suspects": torch.from_numpy(discovery.suspects),
-        "notes": json.dumps(discovery.notes),
-        "verdict": discovery.verdict,
-        "k_scda": discovery.k_scda,
-        "k_graph": discovery.k_graph,
-        "k_path": discovery.k_path,
-    }
-
-
-def _discovery(fields: dict[str, Any] | None) -> Discovery | None:
-    if fields is None:
-        return None
-    known, known_labels, implicit, implicit_labels, suspects = (
-        np.asarray(fields[name].numpy())
-        for name in ("known", "known_labels", "implicit", "implicit_labels", "suspects")
-    )
-    return Discovery(
-        fields["k_star"],
-        Candidates(known, known_labels, implicit),
-        implicit_labels,
-        None,
-        json.loads(fields["notes"]),
-        verdict=fields["verdict"],
-        suspects=suspects,
-        k_scda=fields["k_scda"],
-        k_graph=fields["k_graph"],
-        k_path=tuple(fields["k_path"]),
-    )
+    return Networks(head, classifier, backbone)

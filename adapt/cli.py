@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from scda.adapt.exits import Terminated, run
+from scda.adapt.exits import run
+from scda.adapt.stop import Terminated
 from scda.models.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is there.")
     ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Event files in the run's folder tensorboard.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Scan, print the plan, stop.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -131,6 +135,7 @@ def train(
         recursive=recursive,
         overwrite=overwrite,
         resume=resume,
+        tensorboard=tensorboard,
     )
     if dry_run:
         planned = plan(job)

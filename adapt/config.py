@@ -118,6 +118,10 @@ class TrainConfig:
         seen = _SEEN_PER_CLASS * num_known
         return self.pretrain_steps or math.ceil(seen / self.batch_size)
 
+    def round_length(self, num_target: int) -> int:
+        """Return the number of retraining steps of a round."""
+        return self.round_steps or max(1, num_target // self.batch_size)
+
 
 # The text to the letter; what it leaves open stands in docs/method.md.
 _PAPER: dict[str, Any] = {

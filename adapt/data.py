@@ -40,6 +40,7 @@ class Job:
     recursive: bool = True
     overwrite: bool = False
     resume: bool = False
+    tensorboard: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,4 +178,5 @@ def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = 
 
 def _digest(lines: Sequence[str]) -> str:
     text = "\n".join(lines)
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{len(lines)} images with digest {digest}"

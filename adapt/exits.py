@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from scda.adapt.stop import Terminated
 from scda.models.errors import ScdaError, UsageError
 
 _INTERRUPTED = 128 + signal.SIGINT
@@ -34,10 +35,6 @@ def run(app: typer.Typer) -> NoReturn:
     except Exception as error:  # the outermost shell: whatever arrives here is a bug
         code = _crash(error)
     sys.exit(code)
-
-
-class Terminated(BaseException):
-    """SIGTERM arrived."""
 
 
 def _heed_sigterm() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -19,8 +20,8 @@ _BATCH = 32  # images of an inference pass
 class TunedBackbone(PixelBackbone):
     """A backbone of which some layers learn; all others keep weights and batch statistics.
 
-    It is the given network that is trained, not a copy. What lies before the first layer that
-    learns needs no gradient, so that nothing is kept for a backward pass through it.
+    What lies before the first layer that learns needs no gradient, so that nothing is kept for a
+    backward pass through it.
     """
 
     def __init__(self, backbone: Backbone, part: str) -> None:
@@ -64,16 +65,23 @@ def _learns(layer: nn.Module) -> bool:
     return any(weight.requires_grad for weight in layer.parameters(recurse=False))
 
 
+def learnt(backbone: Backbone, network: nn.Module) -> Backbone:
+    """Return a backbone as training left it: with other weights if it is one that learns."""
+    if not isinstance(network, TunedBackbone):
+        return backbone
+    return replace(backbone, network=network.network)
+
+
 class ImageInputs:
     """Both domains as files: augmented by row in training, seen in one pass in between."""
 
     def __init__(
         self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int
     ) -> None:
-        """Take over the backbone's network.
+        """Read nothing yet.
 
         Args:
-            backbone: Is trained from now on.
+            backbone: What the first round starts with.
             source: Files in the order of the source labels.
             target: Files in the order of the target features.
             part: `last` or `all`.
@@ -86,28 +94,32 @@ class ImageInputs:
         self._workers = workers
         self._photos = TrainingPhotos(source, target, self._preprocessing, workers=workers)
 
-    def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step its source, pseudo-labelled and target views."""
-        return self._photos.batches(steps, generator)
+    def batches(
+        self, steps: Sequence[Step], generator: Generator, *, done: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield for each step but the `done` ones its source, pseudo-labelled and target views."""
+        return self._photos.batches(steps, generator, done=done)
 
-    def refresh_batchnorm(self) -> None:
-        """Make the backbone's batch statistics, where it learns, those of the whole target."""
+    def refresh_batchnorm(self, backbone: nn.Module) -> None:
+        """Make a backbone's batch statistics, where it learns, those of the whole target."""
+        assert isinstance(backbone, TunedBackbone)
         parts = math.ceil(self.num_target / _BATCH)
         order = [range(part, self.num_target, parts) for part in range(parts)]
-        self.backbone.refresh_batchnorm(self._prepared(self._target, order))
+        backbone.refresh_batchnorm(self._prepared(self._target, order))
 
-    def source(self) -> Tensor:
-        """Return the features of the whole source with the weights of now."""
-        return self._features(self._source)
+    def source(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the whole source."""
+        return self._features(backbone, self._source)
 
-    def target(self) -> Tensor:
-        """Return the features of the whole target with the weights of now."""
-        return self._features(self._target)
+    def target(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the whole target."""
+        return self._features(backbone, self._target)
 
-    def _features(self, images: Images) -> Tensor:
+    def _features(self, backbone: nn.Module, images: Images) -> Tensor:
+        assert isinstance(backbone, TunedBackbone)
         count = len(images.paths)
         order = [range(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH)]
-        return self.backbone.features(self._prepared(images, order))
+        return backbone.features(self._prepared(images, order))
 
     def _prepared(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
         return prepared(images, order, self._preprocessing, workers=self._workers)

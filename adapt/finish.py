@@ -59,6 +59,12 @@ class Final:
         discovered = len(self.centroids) - len(known)
         return known + [f"discovered-{i:03d}" for i in range(discovered)]
 
+    @property
+    def labels(self) -> list[str]:
+        """Return what the classes are called in output order."""
+        known = [printable(name) for name in self.class_names]
+        return known + self.class_ids[len(known) :]
+
 
 def finalise(adapted: Adapted, class_names: list[str]) -> Final:
     """Number the discovered classes by falling size and gather each class's members."""
@@ -176,11 +182,9 @@ def _members(
 
 def _write_model(draft: Path, final: Final, backbone: Backbone, target: Images) -> None:
     module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
-    known = [printable(name) for name in final.class_names]
-    labels = known + final.class_ids[len(known) :]
     metadata = {
         "scda_schema_version": str(names.SCHEMA_VERSION),
-        "scda_classes": json.dumps(dict(zip(final.class_ids, labels, strict=True))),
+        "scda_classes": json.dumps(dict(zip(final.class_ids, final.labels, strict=True))),
         "scda_preprocessing": json.dumps(backbone.preprocessing.to_json()),
     }
     crop_px = backbone.preprocessing.crop_px
@@ -216,7 +220,7 @@ def _class_info(draft: Path, final: Final, label: int, images: dict[str, Images]
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
     return ClassInfo(
         class_id=class_id,
-        label=printable(final.class_names[label]) if known else class_id,
+        label=final.labels[label],
         kind="known" if known else "discovered",
         size=int(of_class.sum()),
         mean_confidence=round(float(confidence), _DIGITS),

@@ -13,23 +13,25 @@ class Inputs(Protocol):
 
     @property
     def backbone(self) -> nn.Module:
-        """What turns a batch into backbone features; its weights are trained where they learn."""
+        """What turns a batch into backbone features, as it is before the first round."""
 
     @property
     def num_target(self) -> int:
         """How many images the target has."""
 
-    def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step what the backbone reads: source, pseudo-labelled, target."""
+    def batches(
+        self, steps: Sequence[Step], generator: Generator, *, done: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield for each step but the `done` ones what the backbone reads: one part per domain."""
 
-    def refresh_batchnorm(self) -> None:
-        """Make the backbone's batch statistics, where it learns, those of the whole target."""
+    def refresh_batchnorm(self, backbone: nn.Module) -> None:
+        """Make a backbone's batch statistics, where it learns, those of the whole target."""
 
-    def source(self) -> Tensor:
-        """Return the backbone's features of the source, (N, D_backbone), as it is now."""
+    def source(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the source, (N, D_backbone)."""
 
-    def target(self) -> Tensor:
-        """Return the backbone's features of the target, (M, D_backbone), as it is now."""
+    def target(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the target, (M, D_backbone)."""
 
 
 class FeatureInputs:
@@ -41,18 +43,20 @@ class FeatureInputs:
         self.num_target = len(target)
         self._source, self._target = source, target
 
-    def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step its source, pseudo-labelled and target features."""
-        for source, pseudo, target in steps:
+    def batches(
+        self, steps: Sequence[Step], generator: Generator, *, done: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield for each step but the `done` ones its features."""
+        for source, pseudo, target in steps[done:]:
             yield self._source[source], self._target[pseudo], self._target[target]
 
-    def refresh_batchnorm(self) -> None:
+    def refresh_batchnorm(self, backbone: nn.Module) -> None:
         """Do nothing: a frozen backbone keeps its statistics."""
 
-    def source(self) -> Tensor:
+    def source(self, backbone: nn.Module) -> Tensor:
         """Return the source's features."""
         return self._source
 
-    def target(self) -> Tensor:
+    def target(self, backbone: nn.Module) -> Tensor:
         """Return the target's features."""
         return self._target

@@ -77,19 +77,22 @@ class TrainingPhotos:
             generator=Generator(),  # not the global one: every view has a seed of its own
         )
 
-    def batches(self, steps: Sequence[Step], generator: Generator) -> Iterator[tuple[Tensor, ...]]:
+    def batches(
+        self, steps: Sequence[Step], generator: Generator, *, done: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
         """Yield for each step its source, pseudo-labelled and target views, (B, H, W, 3) uint8.
 
         Args:
             steps: What the steps see; all of it is known before the first view is made.
             generator: Where the views' randomness comes from.
+            done: So many steps are left out, and those after them are what they would have been.
 
         Raises:
             DataError: If a file, which could be read before, cannot be read now.
         """
-        self._plan[:] = [self._keys(step, generator) for step in steps]
+        self._plan[:] = [self._keys(step, generator) for step in steps][done:]
         try:
-            for views, step in zip(self._loader, steps, strict=True):
+            for views, step in zip(self._loader, steps[done:], strict=True):
                 yield views.split([len(rows) for rows in step])
         except DataError as error:  # the loader puts the other process's traceback before it
             raise DataError(str(error).rpartition("DataError: ")[2]) from None

@@ -12,6 +12,7 @@ from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
 _NO_MATTER = ("device", "workers", "weights")  # in a resumed run; the backbone's id tells weights
+_LONGEST = 200  # characters of a value that a message shows
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class RunFolder:
         return self.root / "map.csv"
 
     @property
+    def tensorboard(self) -> Path:
+        """Event files, if they were asked for."""
+        return self.root / "tensorboard"
+
+    @property
     def bundle(self) -> Path:
         """The product."""
         return self.root / "bundle"
@@ -59,6 +65,13 @@ class RunFolder:
     def rejected(self) -> Path:
         """One row per file that could not be used."""
         return self.root / "rejected.csv"
+
+    @property
+    def parts(self) -> tuple[Path, ...]:
+        """Everything that a run writes."""
+        folders = (self.checkpoints, self.bundle, self.tensorboard)
+        tables = (self.discovery, self.map, self.rejected)
+        return (*folders, *tables, self.config, self.metrics, self.report)
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
@@ -82,10 +95,21 @@ class RunFolder:
         except ValueError as error:
             raise GateError(f"{self.metrics}: damaged: {error}") from None
 
-    def forget_after(self, round_number: int) -> None:
-        """Drop the lines of stages that a resumed run does again."""
-        kept = [r for r in self.records() if r.get("round", r.get("during", 0)) <= round_number]
+    def forget_after(self, round_number: int, step: int = 0) -> None:
+        """Drop the lines of what a resumed run does again.
+
+        Args:
+            round_number: The last finished one.
+            step: Of the round after it, if it was stopped inside.
+        """
+        done = (round_number, step)
+        kept = [record for record in self.records() if _place(record) <= done]
         write_atomically(self.metrics, "".join(json.dumps(r) + "\n" for r in kept))
+
+
+def _place(record: dict[str, Any]) -> tuple[int, int]:
+    """Return the last stage that was finished when a line was written, and the step since."""
+    return (record["round"], 0) if "round" in record else (record["during"] - 1, record["step"])
 
 
 def _whole(last_line: list[str]) -> list[dict[str, Any]]:
@@ -116,7 +140,16 @@ def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{root}: cannot make the folder: {error.strerror}") from None
+    if there:
+        _sweep(root)
     return run
+
+
+def _sweep(root: Path) -> None:
+    """Remove what a kill left half-written: it has the hidden name of something in a run."""
+    for name in ("draft", *(path.name for path in RunFolder(root).parts)):
+        for left in root.glob(f".{name}.*"):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _is_run(run: RunFolder) -> bool:
@@ -129,11 +162,8 @@ def _is_run(run: RunFolder) -> bool:
 
 def clear(run: RunFolder) -> None:
     """Remove the files of an earlier run, and nothing that somebody put beside them."""
-    for folder in (run.checkpoints, run.bundle):
-        shutil.rmtree(folder, ignore_errors=True)
-    tables = (run.discovery, run.map, run.rejected)
-    for file in (run.config, run.metrics, run.report, *tables):
-        file.unlink(missing_ok=True)
+    for path in run.parts:
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def settle_config(
@@ -154,18 +184,27 @@ def settle_config(
     fields = json.loads(json.dumps(fields))  # tuples become lists, as in the file
     if run.config.is_file():
         stored = read_config(run)
-        for part, now in fields.items():
-            _refuse_other(run, stored.get(part, {}), now)
+        before = {**stored.get("config", {}), **stored.get("data", {})}
+        _refuse_other(run, before, {**fields["config"], **fields["data"]})
         return
     write_atomically(run.config, json.dumps({**fields, **extra}, indent=1))
 
 
 def _refuse_other(run: RunFolder, before: dict[str, Any], now: dict[str, Any]) -> None:
-    for key, value in now.items():
-        if key not in _NO_MATTER and value != before.get(key):
-            raise UsageError(
-                f"{run.root}: cannot resume: {key} was {before.get(key)!r}, is {value!r}"
-            )
+    other = [
+        f"{key} was {_short(before.get(key))}, is {_short(value)}"
+        for key, value in now.items()
+        if key not in _NO_MATTER and value != before.get(key)
+    ]
+    if other:
+        raise UsageError(
+            f"{run.root}: cannot resume: {'; '.join(other)}; want the same, or --overwrite"
+        )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def read_config(run: RunFolder) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The two training stages of SCDA, and the one loop both run in."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -11,15 +11,17 @@ import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from scda.adapt.batches import labelled, shuffled
+from scda.adapt.batches import Step, labelled, shuffled
 from scda.adapt.config import TrainConfig
 from scda.adapt.device import DTYPES
 from scda.adapt.inputs import Inputs
 from scda.adapt.losses import adversarial, class_confusion, class_correlation, reverse_gradient
 from scda.models.errors import GateError
 
-OnStep = Callable[[int, dict[str, float]], None]
+# Gets the step and its losses, none where it was skipped; a true answer stops the stage.
+OnStep = Callable[[int, dict[str, float]], bool | None]
 _BATCHNORM_ROWS = 4096
+_MOST_SKIPPED = 3  # steps in a row without a finite loss
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,28 @@ class Networks:
         return torch.autocast(self.device.type, DTYPES[self.precision], enabled=enabled)
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage has come: with its weights and generator, all that is needed to go on."""
+
+    step: int = 0
+    skipped: tuple[int, ...] = ()  # steps without a finite loss
+    optimizer: dict[str, Any] | None = None
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """A stage was stopped after a step."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Keep how far it came."""
+        super().__init__(f"stopped after step {progress.step}")
+        self.progress = progress
+
+
+class Diverged(GateError):  # noqa: N818 - as the others
+    """A stage lost its way: no finite loss several times in a row, or weights that are none."""
+
+
 def pretrain(
     networks: Networks,
     source: Labelled,
@@ -88,10 +112,27 @@ def pretrain(
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,
-) -> None:
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
     """Separate known from unknown target images by the game between C and F.
 
     C minimises L_s + L_adv + L_kcc, F minimises L_s - L_adv + L_kcc.
+
+    Args:
+        networks: Trained in place.
+        source: With labels 0 to K - 1.
+        target: (M, D_backbone).
+        config: Of the run.
+        generator: Of the batches, as it was before the first step.
+        on_step: Called after every step.
+        progress: Of an earlier, stopped call.
+
+    Returns:
+        The steps that were skipped, for want of a finite loss.
+
+    Raises:
+        Stopped: If `on_step` asks for it.
+        Diverged: If a smaller learning rate is needed.
 
     Source: SCDA, Eq. 5 and 6.
     """
@@ -99,9 +140,8 @@ def pretrain(
     source_batches = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
     target_batches = shuffled(len(target), config.batch_size, generator)
 
-    def losses() -> dict[str, Tensor]:
-        batch = next(source_batches)
-        features = networks.features(target[next(target_batches)])
+    def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+        features = networks.features(target[target_batch])
         correlation = class_correlation(networks.classify(features), temperature=config.temperature)
         against = networks.classify(reverse_gradient(features))
         return {
@@ -114,7 +154,9 @@ def pretrain(
             ),
         }
 
-    _minimise(networks, losses, config.pretrain_length(num_known), config, on_step)
+    batches = zip(source_batches, target_batches, strict=False)
+    batches_to_go = islice(batches, progress.step, config.pretrain_length(num_known))
+    return _minimise(networks, losses, batches_to_go, config, on_step, progress)
 
 
 def retrain(
@@ -125,8 +167,9 @@ def retrain(
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,
-) -> None:
-    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc.
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
+    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc; else as `pretrain`.
 
     Source: SCDA, Eq. 9 to 11.
     """
@@ -134,27 +177,27 @@ def retrain(
     source_batches = labelled(source_labels, size, generator, sampling=sampling)
     pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
     target_batches = shuffled(inputs.num_target, size, generator)
-    steps = config.round_steps or max(1, inputs.num_target // size)
     # Drawn before the first step: images may then be read ahead, and the generator is where it
     # is however far ahead that was.
-    drawn = list(islice(zip(source_batches, pseudo_batches, target_batches, strict=True), steps))
+    batches = zip(source_batches, pseudo_batches, target_batches, strict=False)
+    drawn = list(islice(batches, config.round_length(inputs.num_target)))
     plan = [(source, pseudo.rows[rows], target) for source, rows, target in drawn]
-    read = zip(inputs.batches(plan, generator), drawn, strict=True)
 
-    def losses() -> dict[str, Tensor]:
-        batches, (source, rows, _) = next(read)
+    def losses(read: tuple[Tensor, ...], rows: Step) -> dict[str, Tensor]:
         # Source and target never share a pass: batch norm would mix their statistics.
-        of_source, of_pseudo, of_target = map(networks.logits, batches)
+        of_source, of_pseudo, of_target = map(networks.logits, read)
         correlation = class_correlation(of_target, temperature=config.temperature)
         return {
-            "source": _cross_entropy(of_source, source_labels[source]),
-            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows]),
+            "source": _cross_entropy(of_source, source_labels[rows[0]]),
+            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows[1]]),
             "confusion": class_confusion(
                 correlation, num_classes=correlation.shape[1], rows=config.confusion_rows
             ),
         }
 
-    _minimise(networks, losses, steps, config, on_step)
+    read = inputs.batches(plan, generator, done=progress.step)
+    to_go = zip(read, drawn[progress.step :], strict=True)
+    return _minimise(networks, losses, to_go, config, on_step, progress)
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -163,30 +206,49 @@ def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _minimise(
     networks: Networks,
-    losses: Callable[[], dict[str, Tensor]],
-    steps: int,
+    losses: Callable[..., dict[str, Tensor]],
+    batches: Iterator[tuple[Any, ...]],
     config: TrainConfig,
     on_step: OnStep,
-) -> None:
-    """The loop: `steps` times the sum of the losses, unweighted as in the paper."""
+    progress: Progress,
+) -> tuple[int, ...]:
+    """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
+    modules = networks.modules
     optimizer = _optimizer(networks, config)
     scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
-    networks.modules.train()
-    for step in range(1, steps + 1):
-        by_name = losses()
+    if progress.optimizer:
+        optimizer.load_state_dict(progress.optimizer)
+    step, skipped = progress.step, progress.skipped
+    modules.train()
+    for step, batch in enumerate(batches, progress.step + 1):
+        by_name = losses(*batch)
         total = torch.stack(list(by_name.values())).sum()
-        if not total.isfinite():
-            raise GateError(
-                f"training diverged at step {step}; try a smaller --lr than {config.lr}"
-            )
         optimizer.zero_grad(set_to_none=True)
-        scaler.scale(total).backward()
-        if config.clip_grad:
-            scaler.unscale_(optimizer)
-            nn.utils.clip_grad_norm_(networks.modules.parameters(), config.clip_grad)
-        scaler.step(optimizer)
-        scaler.update()
-        on_step(step, {name: loss.item() for name, loss in by_name.items()})
+        if total.isfinite():
+            scaler.scale(total).backward()
+            if config.clip_grad:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(modules.parameters(), config.clip_grad)
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            skipped, by_name = _skip(step, skipped, config), {}
+        if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
+            raise Stopped(Progress(step, skipped, optimizer.state_dict()))
+    if not all(tensor.isfinite().all() for tensor in modules.state_dict().values()):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _skip(step: int, skipped: tuple[int, ...], config: TrainConfig) -> tuple[int, ...]:
+    skipped = (*skipped, step)
+    if skipped[-_MOST_SKIPPED:] == tuple(range(step - _MOST_SKIPPED + 1, step + 1)):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _diverged(step: int, config: TrainConfig) -> Diverged:
+    return Diverged(f"training diverged at step {step}; try a smaller --lr than {config.lr}")
 
 
 def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:

@@ -14,10 +14,11 @@ from torch import Tensor
 from protocols import Lists
 from results import Record
 from scda.adapt import metrics
-from scda.adapt.alternate import Stage, adapt
+from scda.adapt.alternate import adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.evaluate import Scored, measured
 from scda.adapt.metrics import Labels
+from scda.adapt.stages import Stage
 from scda.adapt.train import Labelled, Networks, infer
 from scda.models.index import Features
 

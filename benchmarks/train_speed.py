@@ -98,7 +98,7 @@ def tuned(images: Images) -> Contest:
     batches = list(_pixels(images, load_backbone("efficientnet_lite0")))
 
     def ours() -> None:
-        inputs.target()
+        inputs.target(inputs.backbone)
 
     def bare() -> None:
         inputs.backbone.features(batches)

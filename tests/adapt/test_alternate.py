@@ -1,5 +1,8 @@
+import os
+import re
+import signal
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +12,16 @@ import torch
 from torch import Generator, Tensor, nn
 
 from scda.adapt import alternate, novelty
-from scda.adapt.alternate import Adapted, Stage, adapt, pseudo_labelled
+from scda.adapt.alternate import Adapted, adapt
 from scda.adapt.config import TrainConfig, resolve
 from scda.adapt.count import contingency
 from scda.adapt.discover import Candidates, Discovery, discover
 from scda.adapt.kmeans import Points
+from scda.adapt.losses import class_confusion
 from scda.adapt.metrics import Labels, acc_novel, open_set
 from scda.adapt.propagate import neighbourhood, propagated
+from scda.adapt.stages import Stage, pseudo_labelled
+from scda.adapt.stop import Terminated
 from scda.adapt.train import Labelled, Networks, infer, refresh_batchnorm
 from scda.models.errors import GateError
 
@@ -148,8 +154,10 @@ def test_c_is_reset_in_every_round_and_f_goes_on() -> None:
         on_stage=lambda stage, nets: seen.append((nets.head, nets.classifier)),
     )
     heads, classifiers = zip(*seen, strict=True)
-    assert len(set(map(id, heads))) == 1
     assert len(set(map(id, classifiers))) == 3
+    first, second, third = (next(head.parameters()) for head in heads)
+    for before, after in ((first, second), (second, third)):  # two steps apart, not another start
+        assert 0 < (after - before).abs().max() < 0.05
 
 
 def test_every_step_is_reported_with_its_losses() -> None:
@@ -344,12 +352,16 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
         with pytest.raises(KilledError):
             adapt(SOURCE, TARGET.features, settings, checkpoints=folder, on_stage=kill)
         torch.rand(7)  # what another process draws in between is another matter
-        resumed: list[int] = []
+        resumed: list[tuple[int, int]] = []
         again = adapt(
-            SOURCE, TARGET.features, settings, checkpoints=folder, on_resume=resumed.append
+            SOURCE,
+            TARGET.features,
+            settings,
+            checkpoints=folder,
+            on_resume=lambda *at, seen=resumed: seen.append(at),
         )
         # The round under way is lost, and no other: a stage is reported before it is saved.
-        assert resumed == ([killed_after - 1] if killed_after else [])
+        assert resumed == ([(killed_after - 1, 0)] if killed_after else [])
         expected = weights(whole)
         assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
         assert again.notes == whole.notes
@@ -358,6 +370,140 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
         np.testing.assert_array_equal(
             again.discovery.implicit_labels, whole.discovery.implicit_labels
         )
+
+
+@pytest.mark.parametrize("preset", ["robust", "paper"])
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_to_the_same_weights(
+    preset: str, stage: int, tmp_path: Path
+) -> None:
+    settings = config(preset, novel="yes", pretrain_steps=10, round_steps=6)
+    whole = run(settings).adapted
+    steps: list[tuple[int, int]] = []
+    finished: list[int] = []
+
+    def on_step(step: int, losses: dict[str, float]) -> None:
+        steps.append((len(finished), step))
+        if steps[-1] == (stage, 4):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Terminated):
+        adapt(
+            SOURCE,
+            TARGET.features,
+            settings,
+            checkpoints=tmp_path,
+            on_step=on_step,
+            on_stage=lambda at, networks: finished.append(at.round),
+        )
+    assert steps[-1] == (stage, 4)
+    torch.rand(7)
+    resumed: list[tuple[int, int]] = []
+    again = adapt(
+        SOURCE,
+        TARGET.features,
+        settings,
+        checkpoints=tmp_path,
+        on_resume=lambda *at: resumed.append(at),
+    )
+    assert resumed == [(stage - 1, 4)]
+    expected = weights(whole)
+    assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
+    assert again.notes == whole.notes
+
+
+class Losing:
+    """The confusion loss, not a number from one of its calls to another."""
+
+    def __init__(self, calls: range) -> None:
+        self.nan, self.calls = calls, 0
+
+    def __call__(self, *arguments: Any, **options: Any) -> Tensor:
+        self.calls += 1
+        loss = class_confusion(*arguments, **options)
+        return loss * torch.nan if self.calls in self.nan else loss
+
+
+SHORT: dict[str, Any] = {"novel": "yes", "pretrain_steps": 10, "round_steps": 6}
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_stage_that_diverges_is_tried_again_from_the_state_before(
+    stage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = range(5, 8) if stage == 0 else range(13, 16)  # steps 5 to 7, or 3 to 5 of round 1
+    monkeypatch.setattr("scda.adapt.train.class_confusion", Losing(lost))
+    steps: list[int] = []
+    found: list[Stage] = []
+    adapted = adapt(
+        SOURCE,
+        TARGET.features,
+        config(**SHORT),
+        on_step=lambda step, losses: steps.append(step),
+        on_stage=lambda at, networks: found.append(at),
+    )
+    assert [at.returns for at in found] == [int(at.round == stage) for at in found]
+    once = [list(range(1, 11)), list(range(1, 7)), list(range(1, 7))]
+    once.insert(stage, list(range(1, 7 if stage == 0 else 5)))  # the third in a row is the end
+    assert steps == list(chain(*once))
+    assert adapted.failure == ""
+    assert all(value.isfinite().all() for value in weights(adapted).values())
+
+
+def test_a_run_stopped_after_a_return_ends_with_the_same_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing = "scda.adapt.train.class_confusion"
+    monkeypatch.setattr(losing, Losing(range(13, 16)))
+    whole = run(config(**SHORT)).adapted
+    monkeypatch.setattr(losing, Losing(range(13, 16)))
+    seen: list[int] = []
+
+    def on_step(step: int, losses: dict[str, float]) -> None:
+        seen.append(step)
+        if len(seen) == 10 + 4 + 3:  # step 3 of the second try
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Terminated):
+        adapt(SOURCE, TARGET.features, config(**SHORT), checkpoints=tmp_path, on_step=on_step)
+    again = run(config(**SHORT), folder=tmp_path)
+    assert again.stages[0].returns == 1
+    expected = weights(whole)
+    values = weights(again.adapted).items()
+    assert all(torch.equal(expected[name], value) for name, value in values)
+
+
+def test_a_run_that_diverges_time_and_again_leaves_the_last_good_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good = weights(run(config(**SHORT, iterations=1)).adapted)
+    monkeypatch.setattr("scda.adapt.train.class_confusion", Losing(range(17, 999)))
+    found = run(config(**SHORT))
+    assert [stage.round for stage in found.stages] == [0, 1]
+    assert all(torch.equal(good[name], value) for name, value in weights(found.adapted).items())
+    assert re.match(
+        r"round 2: training diverged at step 3; try a smaller --lr than 0\.01; .* of round 1$",
+        found.adapted.failure,
+    )
+    assert statuses(found.adapted)[0] == "diverged"
+
+
+@pytest.mark.parametrize("first", [1, 11])  # in pre-training, in round 1
+def test_a_run_that_diverges_before_any_round_ends_has_nothing(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losing = Losing(range(first, 999))
+    monkeypatch.setattr("scda.adapt.train.class_confusion", losing)
+    with pytest.raises(GateError, match="no round was finished, so there is no bundle"):
+        run(config(**SHORT))
+    assert losing.calls == first - 1 + 4 * 3  # one try and three returns, three steps each
+
+
+def test_a_game_that_one_side_wins_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scda.adapt.guards._LEAST", 1.1)  # nothing is enough
+    found = run(config(**SHORT))
+    assert [len(stage.warnings) for stage in found.stages] == [0, 1, 1]
+    assert statuses(found.adapted).count("game collapsed") == 1
 
 
 def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in(

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from scda.adapt.checkpoint import State, load, save
+from scda.adapt.checkpoint import PAUSED, Pause, State, load, load_pause, save, save_pause
 from scda.adapt.count import Curve
 from scda.adapt.discover import Candidates, Discovery, nobody
-from scda.adapt.train import Networks
+from scda.adapt.train import Networks, Progress
 from scda.models.errors import GateError
 from scda.models.network import FeatureHead
 
@@ -18,7 +18,9 @@ CURVE = Curve([3, 4], [2.0, 1.0], [0.5, 1.0], 4, [4], 3)
 def state(round_number: int, discovery: Discovery | None = None) -> State:
     torch.manual_seed(round_number)
     head = FeatureHead(5, (4, 3))
-    return State(round_number, Networks(head, nn.Linear(3, 2 + round_number)), discovery)
+    return State(
+        round_number, Networks(head, nn.Linear(3, 2 + round_number)), discovery, 0.25, ("a: b",)
+    )
 
 
 def found(notes: list[str]) -> Discovery:
@@ -66,7 +68,9 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert loaded.networks.head is head
     assert same_weights(head, saved.networks.head)
     assert same_weights(loaded.networks.classifier, saved.networks.classifier)
+    assert (loaded.unknown_share, loaded.warnings) == (0.25, ("a: b",))
     assert loaded.discovery is not None
+    assert loaded.discovery.curve == CURVE
     assert (loaded.discovery.k_star, loaded.discovery.notes) == (2, ["k unsure: a note"])
     before = found([])
     for name in ("verdict", "k_scda", "k_graph", "k_path"):
@@ -86,7 +90,7 @@ def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
     torch.manual_seed(0)
     learnt, other = nn.Conv2d(3, 2, 1), nn.Conv2d(3, 2, 1)
     networks = Networks(fresh(), nn.Linear(3, 2), learnt)
-    save(tmp_path, State(1, networks, None), Generator())
+    save(tmp_path, State(1, networks, None, 0.5), Generator())
     loaded = load(tmp_path, fresh(), Generator(), backbone=other)
     assert loaded is not None
     assert loaded.networks.backbone is other
@@ -135,11 +139,83 @@ def test_the_last_two_are_kept(tmp_path: Path) -> None:
     assert loaded.round == 3
 
 
+def test_the_last_two_are_the_latest_whatever_their_number_of_digits(tmp_path: Path) -> None:
+    for number in (9999, 10_000, 10_001):
+        save(tmp_path, state(number), Generator())
+    loaded = load(tmp_path, fresh(), Generator())
+    assert loaded is not None
+    assert loaded.round == 10_001
+    assert names(tmp_path) == ["round-10000.pt", "round-10001.pt"]
+
+
+def test_what_a_kill_left_half_written_goes_with_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".round-0000.pt.x8f2").write_bytes(b"half")
+    save(tmp_path, state(1), Generator())
+    assert names(tmp_path) == ["round-0001.pt"]
+
+
+def paused(round_number: int) -> Pause:
+    of = state(round_number)
+    optimizer = torch.optim.SGD(of.networks.classifier.parameters(), lr=0.1, momentum=0.9)
+    of.networks.classifier(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    progress = Progress(7, (2, 5), optimizer.state_dict())
+    begun = Generator().manual_seed(3).get_state()
+    return Pause(round_number, of.networks, found(["a note"]), progress, 2, begun)
+
+
+def test_a_pause_comes_back_with_its_optimiser_and_its_random_generators(tmp_path: Path) -> None:
+    saved = paused(2)
+    save_pause(tmp_path, saved)
+    expected = torch.randn(4)
+    torch.manual_seed(99)
+    head = fresh()
+    loaded = load_pause(tmp_path, head, 2)
+    assert loaded is not None
+    assert torch.equal(torch.randn(4), expected)
+    assert not same_weights(head, saved.networks.head)  # only its form was asked for
+    assert same_weights(loaded.networks.head, saved.networks.head)
+    assert same_weights(loaded.networks.classifier, saved.networks.classifier)
+    assert (loaded.progress.step, loaded.progress.skipped, loaded.returns) == (7, (2, 5), 2)
+    assert torch.equal(loaded.generator, saved.generator)
+    assert loaded.discovery is not None
+    assert loaded.discovery.k_star == 2
+    one, two = loaded.progress.optimizer, saved.progress.optimizer
+    assert one is not None
+    assert two is not None
+    assert one["param_groups"] == two["param_groups"]
+    assert torch.equal(one["state"][0]["momentum_buffer"], two["state"][0]["momentum_buffer"])
+
+
+def test_a_pause_of_another_stage_is_none(tmp_path: Path) -> None:
+    save_pause(tmp_path, paused(2))
+    head = fresh()
+    torch.manual_seed(5)
+    expected = torch.randn(2)
+    torch.manual_seed(5)
+    assert load_pause(tmp_path, head, 3) is None
+    assert load_pause(tmp_path / "gone", head, 2) is None
+    assert torch.equal(torch.randn(2), expected)
+
+
+def test_a_damaged_pause_is_none(tmp_path: Path) -> None:
+    save_pause(tmp_path, paused(2))
+    data = (tmp_path / PAUSED).read_bytes()
+    (tmp_path / PAUSED).write_bytes(data[: len(data) // 2])
+    assert load_pause(tmp_path, fresh(), 2) is None
+
+
+def test_a_finished_stage_takes_its_pause_away(tmp_path: Path) -> None:
+    save_pause(tmp_path, paused(2))
+    save(tmp_path, state(2), Generator())
+    assert names(tmp_path) == ["round-0002.pt"]
+
+
 def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
     save(tmp_path, state(1, found([])), Generator())
     fields = torch.load(tmp_path / "round-0001.pt", weights_only=True)
-    parts = {"round", "head", "classifier", "backbone", "discovery", "generator", "torch"}
-    assert set(fields) == parts
+    of_model = {"round", "head", "classifier", "backbone", "discovery"}
+    assert set(fields) == of_model | {"unknown_share", "warnings", "generator", "random"}
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
@@ -173,7 +249,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before(tmp_path: Path, damage: s
     elif damage == "fields":
         torch.save({"round": 2}, path)
     else:
-        wider = State(2, Networks(FeatureHead(6, (4, 3)), nn.Linear(3, 2)), None)
+        wider = State(2, Networks(FeatureHead(6, (4, 3)), nn.Linear(3, 2)), None, 0.0)
         save(tmp_path, wider, Generator())
     loaded = load(tmp_path, fresh(), Generator())
     assert loaded is not None

@@ -8,13 +8,14 @@ from safetensors.torch import load_file
 from torch import Generator, Tensor, nn
 
 from scda.adapt import checkpoint
-from scda.adapt.alternate import Adapted, OnStage, Stage, adapt
+from scda.adapt.alternate import Adapted, adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import Data, job_backbone, read_data
-from scda.adapt.finetune import ImageInputs, TunedBackbone
+from scda.adapt.finetune import ImageInputs, TunedBackbone, learnt
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
 from scda.adapt.scan import scan_source, scan_target
+from scda.adapt.stages import OnStage, Stage
 from scda.adapt.train import Labelled, Networks, Pseudo, infer, retrain
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.network import FeatureHead, PixelClassifier
@@ -119,13 +120,13 @@ def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
 ) -> None:
     before = state(backbone.network)
     of = inputs(data, backbone, "last")
-    of.refresh_batchnorm()
+    of.refresh_batchnorm(of.backbone)
     after = state(backbone.network)
     assert changed(before, after) == {"layers.12"}
     seen: list[Tensor] = []
     layer = backbone.network.get_submodule("layers.12")
     layer.register_forward_hook(lambda module, given, out: seen.append(given[0]))
-    of.target()
+    of.target(of.backbone)
     torch.testing.assert_close(
         after["layers.12.running_mean"], torch.cat(seen).mean(dim=(0, 2, 3)), rtol=0.05, atol=0.01
     )
@@ -135,8 +136,8 @@ def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
 
 def test_an_inference_pass_gives_the_features_of_the_cache(data: Data, backbone: Backbone) -> None:
     of = inputs(data, backbone, "all")
-    torch.testing.assert_close(of.target(), data.target, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(of.source(), data.source.features, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(of.target(of.backbone), data.target, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(of.source(of.backbone), data.source.features, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -173,10 +174,12 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
     of = inputs(data, backbone, "last")
     adapted = adapt(data.source, data.target, settings, images=of)
     assert not torch.allclose(adapted.target, data.target, atol=1e-2)
-    torch.testing.assert_close(adapted.target, of.target())
-    torch.testing.assert_close(adapted.source.features, of.source())
+    now = adapted.networks.backbone
+    torch.testing.assert_close(adapted.target, of.target(now))
+    torch.testing.assert_close(adapted.source.features, of.source(now))
     # And what is exported is what was trained.
-    module = PixelClassifier(backbone, adapted.networks.head, adapted.networks.classifier).eval()
+    head, classifier = adapted.networks.head, adapted.networks.classifier
+    module = PixelClassifier(learnt(backbone, now), head, classifier).eval()
     pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
     with torch.no_grad():
         probabilities, features = module(torch.from_numpy(np.stack(pixels)))
@@ -189,7 +192,8 @@ def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -
     before = state(backbone.network)
     settings = TrainConfig(**{**SHORT, "iterations": 0}, finetune="all", novel="yes", k_max=6)
     adapted = adapt(data.source, data.target, settings, images=inputs(data, backbone, "all"))
-    assert not changed(before, state(backbone.network))
+    after = state(learnt(backbone, adapted.networks.backbone).network)
+    assert not changed(before, after)
     assert isinstance(adapted.source, Labelled)
     assert adapted.target is data.target
 

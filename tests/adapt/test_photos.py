@@ -82,6 +82,15 @@ def test_views_follow_the_generator_and_leave_the_global_one_alone(
     assert torch.equal(torch.rand(1), expected)
 
 
+def test_what_is_done_already_changes_nothing_about_the_rest(
+    domains: tuple[Images, Images],
+) -> None:
+    photos = TrainingPhotos(*domains, PREPROCESSING, workers=0)
+    (last,) = photos.batches(STEPS, Generator().manual_seed(0), done=2)
+    for part, whole in zip(last, seen(domains)[2], strict=True):
+        assert torch.equal(part, whole)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_file_that_vanishes_is_told_in_one_line(
     workers: int, domains: tuple[Images, Images]

@@ -1,6 +1,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,10 +13,13 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.inputs import FeatureInputs
 from scda.adapt.losses import adversarial, class_confusion, class_correlation
 from scda.adapt.train import (
+    Diverged,
     Labelled,
     Networks,
     OnStep,
+    Progress,
     Pseudo,
+    Stopped,
     infer,
     pretrain,
     refresh_batchnorm,
@@ -235,8 +239,92 @@ def test_diverging_training_is_told_with_what_to_try() -> None:
     nets = networks(KNOWN + 1)
     with torch.no_grad():
         nets.classifier.weight.fill_(math.inf)  # type: ignore[operator]
-    with pytest.raises(GateError, match=r"diverged at step 1; try a smaller --lr than 0\.02"):
+    with pytest.raises(GateError, match=r"diverged at step 3; try a smaller --lr than 0\.02"):
         losses_of(run_pretrain, nets)
+
+
+class Losing:
+    """The confusion loss, not a number at some of its calls."""
+
+    def __init__(self, at: set[int]) -> None:
+        self.at, self.calls = at, 0
+
+    def __call__(self, correlation: Tensor, **options: Any) -> Tensor:
+        self.calls += 1
+        loss = class_confusion(correlation, **options)
+        return loss * math.nan if self.calls in self.at else loss
+
+
+def test_a_step_without_a_finite_loss_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "class_confusion", Losing({2, 4, 5}))
+    nets, weights, seen = networks(KNOWN + 1), [], []
+
+    def on_step(step: int, losses: dict[str, float]) -> None:
+        weights.append(unwrapped(nets))
+        seen.append(set(losses))
+
+    settings, generator = config(pretrain_steps=6), Generator().manual_seed(0)
+    skipped = pretrain(nets, SOURCE, TARGET.features, settings, generator, on_step)
+    assert skipped == (2, 4, 5)
+    assert [step for step, names in enumerate(seen, 1) if not names] == [2, 4, 5]
+    same = [
+        all(torch.equal(*pair) for pair in zip(*both, strict=True)) for both in pairwise(weights)
+    ]
+    assert same == [True, False, True, True, False]
+
+
+def test_three_in_a_row_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "class_confusion", Losing({2, 4, 5, 6, 8}))
+    steps: list[int] = []
+    with pytest.raises(Diverged, match="diverged at step 6; try a smaller --lr"):
+        run_pretrain(networks(KNOWN + 1), config(), lambda step, _: steps.append(step))
+    assert steps == [1, 2, 3, 4, 5]
+
+
+def test_weights_that_the_last_step_broke_are_found() -> None:
+    nets = networks(KNOWN + 1)
+
+    def breaks(step: int, losses: dict[str, float]) -> None:
+        with torch.no_grad():
+            next(nets.head.parameters())[0, 0] = math.inf
+
+    with pytest.raises(Diverged, match="diverged at step 2"):
+        run_pretrain(nets, config(pretrain_steps=2), breaks)
+
+
+@pytest.mark.parametrize("sampling", ["balanced", "shuffled"])
+@pytest.mark.parametrize(("stage", "outputs"), [("pretrain", KNOWN + 1), ("retrain", KNOWN + 2)])
+def test_a_stage_stopped_after_any_step_goes_on_to_the_same_weights(
+    stage: str, outputs: int, sampling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(pretrain_steps=7, round_steps=7, sampling=sampling, batch_size=40)
+
+    def go(nets: Networks, generator: Generator, stop_at: int, progress: Progress) -> Any:
+        pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+        inputs = FeatureInputs(SOURCE.features, TARGET.features)
+        of_retrain = (inputs, SOURCE.labels, pseudo)
+        return getattr(train, stage)(
+            nets,
+            *(of_retrain if stage == "retrain" else (SOURCE, TARGET.features)),
+            settings,
+            generator,
+            lambda step, losses: step == stop_at,
+            progress,
+        )
+
+    whole = networks(outputs)
+    monkeypatch.setattr(train, "class_confusion", Losing({2, 4}))
+    expected = go(whole, Generator().manual_seed(0), 0, Progress())
+    for stop_at in (1, 3, 4, 7):
+        nets = networks(outputs)
+        monkeypatch.setattr(train, "class_confusion", Losing({2, 4}))
+        with pytest.raises(Stopped) as stopped:
+            go(nets, Generator().manual_seed(0), stop_at, Progress())
+        assert stopped.value.progress.step == stop_at
+        skipped = go(nets, Generator().manual_seed(0), 0, stopped.value.progress)
+        assert skipped == expected == (2, 4)
+        pairs = zip(unwrapped(nets), unwrapped(whole), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)
 
 
 def test_a_learning_rate_far_too_large_ends_in_the_same_error() -> None:

@@ -4,13 +4,19 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
-from scda.adapt import alternate
+from scda.adapt import stages
+from scda.adapt.checkpoint import State
 from scda.adapt.data import Job, plan
+from scda.adapt.losses import class_confusion
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
+from scda.adapt.rundir import RunFolder, clear
 from scda.models.bundle import Manifest, checksums, read_manifest
 from scda.models.errors import DataError, GateError, UsageError
 from tests.conftest import HIDDEN, KNOWN, TinyData
@@ -92,16 +98,16 @@ def test_a_stopped_run_goes_on_to_the_same_bundle(
     class Stopped(BaseException):
         pass
 
-    whole = alternate._Run.end
+    whole = stages.Run.end
 
-    def end(self: alternate._Run, number: int, *rest: object) -> object:
-        state = whole(self, number, *rest)  # type: ignore[arg-type]
-        if number == stage:
+    def end(self: stages.Run, *what: Any) -> State:
+        state = whole(self, *what)
+        if state.round == stage:
             raise Stopped
         return state
 
     with monkeypatch.context() as patch:
-        patch.setattr(alternate._Run, "end", end)
+        patch.setattr(stages.Run, "end", end)
         with pytest.raises(Stopped):
             run(tiny.job(tmp_path / "run"))
     resumed = run(tiny.job(tmp_path / "run", resume=True))
@@ -118,6 +124,64 @@ def test_resuming_with_another_config_is_refused(
     shutil.rmtree(copy / "bundle")
     with pytest.raises(UsageError, match=r"cannot resume: lr was 0\.001, is 0\.002"):
         run(tiny.job(copy, resume=True, lr=0.002))
+
+
+def test_everything_that_differs_is_named_at_once(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy, source = tmp_path / "run", tmp_path / "source"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    shutil.copytree(tiny.source, source)
+    (source / "blue_disc").rename(source / "azure_disc")
+    with pytest.raises(UsageError) as refused:
+        run(tiny.job(copy, resume=True, source=source, batch_size=8))
+    said = str(refused.value)
+    assert "batch_size was 16, is 8; classes was ['blue_disc', " in said
+    assert "is ['azure_disc', 'green_bar', 'red_square']; source was '60 images with " in said
+    assert said.endswith("want the same, or --overwrite")
+    assert "target was" not in said
+
+
+def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
+    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(1, 999))
+
+    def loses_round_2(correlation: Tensor, **options: Any) -> Tensor:
+        loss = class_confusion(correlation, **options)
+        return loss if next(calls) <= 60 + 40 else loss * torch.nan
+
+    monkeypatch.setattr("scda.adapt.train.class_confusion", loses_round_2)
+    job = tiny.job(tmp_path / "run")
+    with pytest.raises(GateError, match=r"round 2: training diverged at step 3; .* of round 1$"):
+        run(job)
+    left = read_manifest(job.out / "bundle")
+    assert left.status[0] == "diverged"
+    assert "diverged" in (job.out / "report.html").read_text()
+    with pytest.raises(GateError, match="round 2: training diverged"):  # not a success later on
+        run(replace(job, resume=True))
+
+
+def test_event_files_are_written_where_asked_for(tiny: TinyData, tmp_path: Path) -> None:
+    job = tiny.job(tmp_path / "run", tensorboard=True, iterations=0)
+    run(job)
+    assert len(list((job.out / "tensorboard").glob("events.out.tfevents.*"))) == 1
+    clear(RunFolder(job.out))
+    assert not (job.out / "tensorboard").exists()
+
+
+def test_what_a_kill_left_half_written_is_swept(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    (copy / "report.html").unlink()
+    (copy / ".draft.abc").mkdir()
+    for name in (".draft.abc/model.onnx", ".report.html.x1", ".mine"):
+        (copy / name).write_text("half")
+    run(tiny.job(copy, resume=True))
+    assert [path.name for path in copy.glob(".*")] == [".mine"]
 
 
 def test_resuming_with_another_target_is_refused(
@@ -272,13 +336,13 @@ def test_an_image_that_vanishes_while_training_is_named(
 ) -> None:
     target = tmp_path / "target"
     shutil.copytree(tiny.target, target)
-    whole = alternate._Run.end
+    whole = stages.Run.end
 
-    def end(self: alternate._Run, *rest: object) -> object:
+    def end(self: stages.Run, *what: Any) -> State:
         shutil.rmtree(target, ignore_errors=True)
-        return whole(self, *rest)  # type: ignore[arg-type]
+        return whole(self, *what)
 
-    monkeypatch.setattr(alternate._Run, "end", end)
+    monkeypatch.setattr(stages.Run, "end", end)
     with pytest.raises(DataError, match=r"target/.*: changed while training"):
         run(tiny.job(tmp_path / "run", target=target))
     assert not (tmp_path / "run" / "bundle").exists()

@@ -1,0 +1,71 @@
+"""TensorBoard's event files, as an option: the numbers of metrics.jsonl, step by step."""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scda.models.errors import UsageError
+
+_OF_A_STAGE = ("unknown_share", "k_star", "k_scda", "k_graph", "skipped", "returns", "seconds")
+
+
+class Events:
+    """Where numbers go: into event files of a folder, or nowhere."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Write nothing yet."""
+        self._folder = folder
+        self._writer: Any = None
+
+    def add(self, record: dict[str, Any], step: int) -> None:
+        """Write the numbers of a line of metrics.jsonl, so that they can be seen at once.
+
+        Args:
+            record: The line.
+            step: Of the whole run. The first one of a resumed run takes the place of what an
+                earlier try wrote for it and for later steps.
+        """
+        if self._folder is None:
+            return
+        if self._writer is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            self._writer = SummaryWriter(str(self._folder), purge_step=step)
+        for name, value in _scalars(record).items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def check_tensorboard() -> None:
+    """Refuse an option that nothing can be made of.
+
+    Raises:
+        UsageError: If TensorBoard is not installed.
+    """
+    if importlib.util.find_spec("tensorboard") is None:
+        raise UsageError("--tensorboard needs tensorboard; pip install 'scda[tensorboard]'")
+
+
+@contextmanager
+def open_events(folder: Path | None) -> Iterator[Events]:
+    """Give where numbers go, and close it in the end."""
+    events = Events(folder)
+    try:
+        yield events
+    finally:
+        events.close()
+
+
+def _scalars(record: dict[str, Any]) -> dict[str, float]:
+    losses = record.get("losses", {}) if "step" in record else {}
+    found = {name: record[name] for name in _OF_A_STAGE if record.get(name) is not None}
+    return {f"loss/{name}": value for name, value in losses.items()} | {
+        f"round/{name}": float(value) for name, value in found.items()
+    }

@@ -1,0 +1,34 @@
+"""Every random generator that training may draw from: seeded, kept and set back together."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def seed_all(seed: int) -> None:
+    """Seed Python, NumPy, torch and every GPU."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def capture() -> dict[str, Any]:
+    """Return the state of all of them, as tensors and plain values only."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    return {
+        "python": random.getstate(),
+        "numpy": (str(name), [int(key) for key in keys], *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Let all of them go on from `capture`; a machine with fewer GPUs leaves the rest out."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])
+    torch.set_rng_state(state["torch"])
+    for device, of_device in enumerate(state["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(of_device, device)
