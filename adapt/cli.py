@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -160,7 +161,8 @@ def train(
 def label(
     bundle: Bundle,
     images: Annotated[
-        list[Path] | None, typer.Argument(help="Folders, files or quoted patterns.")
+        list[str] | None,
+        typer.Argument(help="Folders, files or quoted patterns; URIs with --engine ray."),
     ] = None,
     out: Annotated[
         list[str] | None,
@@ -212,15 +214,32 @@ def label(
     ] = None,
     provider: Provider = "auto",
     threads: Threads = 0,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: many machines; see docs/labelling.md.")
+    ] = "local",
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
     """Label every image: one row per file, bad files included."""
+    if engine not in ("local", "ray"):
+        raise UsageError(f"--engine {engine}; want local or ray")
+    if engine == "ray":
+        refused = {
+            "--sort-into": sort_into,
+            "--embeddings": embeddings,
+            "--image-root": image_root,
+            "--workers": workers,
+            "--resume": resume,
+            "--max-errors": max_errors is not None,
+        }
+        for name in (name for name, given in refused.items() if given):
+            raise UsageError(f"{name} is not for --engine ray; leave it out")
     from scda.adapt.progress import Reporter
     from scda.models.files import write_atomically
     from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
+    from scda.serve.ray_engine import label_on_ray
 
     options = Options(
         embeddings=embeddings,
@@ -238,10 +257,11 @@ def label(
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
     )
-    predictor = _load(bundle, provider=provider, threads=threads)
-    with Reporter(quiet=quiet, verbose=verbose) as reporter:
-        reporter.begin("labelling", 0)
-        summary = label_images(
+    # A driver without a GPU may lead a cluster of them.
+    predictor = _load(bundle, provider="cpu" if engine == "ray" else provider, threads=threads)
+    reporter = Reporter(quiet=quiet, verbose=verbose)
+    if engine == "ray":
+        summary = label_on_ray(
             predictor,
             images or [],
             out or [],
@@ -249,15 +269,30 @@ def label(
             choice=choice,
             files_from=files_from,
             batch_size=batch_size,
-            workers=workers,
-            resume=resume,
-            max_errors=max_errors,
-            on_progress=reporter.done,
+            provider=provider,
+            threads=threads,
+            progress=sys.stderr.isatty() and not quiet,
         )
-        if summary_file:
-            write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
-        for line in summary.lines():
-            reporter.say(line)
+    else:
+        with reporter:
+            reporter.begin("labelling", 0)
+            summary = label_images(
+                predictor,
+                list(map(Path, images or [])),
+                out or [],
+                options=options,
+                choice=choice,
+                files_from=files_from,
+                batch_size=batch_size,
+                workers=workers,
+                resume=resume,
+                max_errors=max_errors,
+                on_progress=reporter.done,
+            )
+    if summary_file:
+        write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
+    for line in summary.lines():
+        reporter.say(line)
     if summary.num_failed:
         raise typer.Exit(FAILED_INPUTS)
 
@@ -488,6 +523,29 @@ def report(
 
 
 @app.command()
+def doctor(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(help="A bundle or run to verify as well.", envvar="SCDA_BUNDLE"),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Say what is installed, what a session really runs on, and what is wrong with it."""
+    from scda.adapt.doctor import examine
+
+    found = examine(bundle)
+    if as_json:
+        _print_json(found.to_json())
+    else:
+        _print_table({name: _listed(value) for name, value in found.facts.items()})
+        for problem in found.problems:
+            typer.echo(f"problem: {problem.message}", err=True)
+    if found.problems:
+        raise typer.Exit(found.exit_code)
+
+
+@app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, run and labels.")] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
@@ -553,6 +611,10 @@ def _hint_at_report(bundle: Path) -> None:
 
 def _print_json(fields: dict[str, Any]) -> None:
     typer.echo(json.dumps(fields, ensure_ascii=True))
+
+
+def _listed(value: Any) -> Any:
+    return (", ".join(value) or "none") if isinstance(value, list) else value
 
 
 def _print_table(fields: dict[str, Any]) -> None:

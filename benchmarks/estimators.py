@@ -107,9 +107,9 @@ def silhouette(after: Pretrained) -> int:
     space = space_of(after)
     points = np.vstack([space.known, space.implicit])
     counts = [num_known + k for k in range(1, config.k_max + 1) if num_known + k < len(points) // 2]
-    distances = _distances(points)
+    between = distances(points)
     scores = [
-        _mean_silhouette(distances, min(runs, key=lambda run: run.sse).labels)
+        mean_silhouette(between, min(runs, key=lambda run: run.sse).labels)
         for runs in sweep(points, counts, restarts=config.restarts, seed=config.seed)
     ]
     return counts[int(np.argmax(scores))] - num_known
@@ -145,7 +145,7 @@ def dtc_halves(after: Pretrained) -> tuple[int, int]:
     probe_labels = space.known_labels[~of_anchor]
     free = np.vstack([space.known[~of_anchor], space.implicit])
     most = min(after.config.k_max, len(free) // 2 - num_probes)
-    distances = _distances(space.implicit)
+    between = distances(space.implicit)
     accuracies, silhouettes = [], []
     all_seeds = [
         kmeans_plusplus(free, num_probes + most, random_state=after.config.seed + restart)[0]
@@ -156,7 +156,7 @@ def dtc_halves(after: Pretrained) -> tuple[int, int]:
             space.known[of_anchor], anchor_labels, free, [s[: num_probes + k] for s in all_seeds]
         )
         accuracies.append(clustering_accuracy(labels[: len(probe_labels)], probe_labels))
-        silhouettes.append(_mean_silhouette(distances, labels[len(probe_labels) :]))
+        silhouettes.append(mean_silhouette(between, labels[len(probe_labels) :]))
     return int(np.argmax(accuracies)) + 1, int(np.argmax(silhouettes)) + 1
 
 
@@ -239,12 +239,13 @@ def _nearest(points: Points, centroids: Points) -> Ids:
     return np.asarray(cdist(points, centroids, "sqeuclidean").argmin(axis=1), np.int64)
 
 
-def _distances(points: Points) -> Points:
+def distances(points: Points) -> Points:
+    """Return the distances of all pairs of points (N, D), (N, N)."""
     return np.asarray(cdist(points, points))
 
 
-def _mean_silhouette(distances: Points, labels: Ids) -> float:
+def mean_silhouette(between: Points, labels: Ids) -> float:
     """Return the mean silhouette, -1 to 1; -1 where it is not defined."""
     if not 2 <= len(np.unique(labels)) < len(labels):
         return -1.0
-    return float(silhouette_score(distances, labels, metric="precomputed"))
+    return float(silhouette_score(between, labels, metric="precomputed"))

@@ -1,13 +1,14 @@
-"""The open-set tasks of Office-31: which images are the source, which the target.
+"""What a benchmark is, and the open-set tasks of Office-31: which images are source and target.
 
 The lists are read from the data set's own folders; nothing is copied.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 from scda.adapt.scan import scan_source
 from scda.models.errors import UsageError
@@ -61,11 +62,28 @@ class Lists:
     num_known: int
 
 
+@dataclass(frozen=True)
+class DataSet:
+    """One benchmark: its tasks and protocols, and where the lists of a task come from."""
+
+    name: str
+    layout: str  # what --root is to hold
+    tasks: tuple[str, ...]
+    protocols: tuple[str, ...]
+    lists: Callable[[Path, str, str], Lists]  # of root, protocol and task
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes in a preset
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of every class of one domain."""
+
+    where: str  # for messages
+    of_class: Mapping[str, Sequence[Path]]
+
+
 def task_lists(root: Path, task: str, classes: Classes) -> Lists:
     """Return the source with known classes only and the target with both kinds.
-
-    The target comes in an order that hides the classes: by the hash that names the files of the
-    same task built as folders, so that both ways give the same run.
 
     Raises:
         UsageError: If `root` is not Office-31, or the task is none of its six.
@@ -73,31 +91,67 @@ def task_lists(root: Path, task: str, classes: Classes) -> Lists:
     if task not in TASKS:
         raise UsageError(f"task is {task!r}, want {' or '.join(TASKS)}")
     of_source, of_target = (DOMAINS[letter] for letter in task.split("-"))
-    source = _labelled(root, of_source, classes.known)
-    target = _labelled(root, of_target, classes.known + classes.implicit)
-    target.sort(key=lambda pair: _hiding_name(of_target, pair[0]))
+    source, target = (scanned(root / name / "images", name) for name in (of_source, of_target))
+    return open_set_lists(source, target, classes, of_target)
+
+
+def open_set_lists(source: Files, target: Files, classes: Classes, domain: str) -> Lists:
+    """Return the lists of a task from the files of its two domains.
+
+    The target comes in an order that hides the classes: by the hash that names the files of the
+    same task built as folders, so that both ways give the same run.
+
+    Args:
+        source: Of which the known classes are taken.
+        target: Of which both kinds are taken.
+        classes: Which is which; what is in neither is left out.
+        domain: The target's name in the hash.
+
+    Raises:
+        UsageError: If a class has no image.
+    """
+    of_source = _labelled(source, classes.known)
+    of_target = _labelled(target, classes.known + classes.implicit)
+    of_target.sort(key=lambda pair: _hiding_name(domain, pair[0]))
     return Lists(
-        tuple(path for path, _ in source),
-        tuple(label for _, label in source),
-        tuple(path for path, _ in target),
-        tuple(label for _, label in target),
+        tuple(path for path, _ in of_source),
+        tuple(label for _, label in of_source),
+        tuple(path for path, _ in of_target),
+        tuple(label for _, label in of_target),
         len(classes.known),
     )
 
 
+def scanned(folder: Path, role: str) -> Files:
+    """Return the files of a domain whose folder holds one folder per class.
+
+    Raises:
+        UsageError: If there is no such folder.
+    """
+    return Files(f"{folder}: {role}", scan_source(folder, role=role).classes)
+
+
 def class_names(root: Path) -> list[str]:
-    """Return the names of all classes, sorted."""
+    """Return the names of all classes of Office-31, sorted."""
     return list(scan_source(root / DOMAINS["A"] / "images", role="amazon").classes)
 
 
-def _labelled(root: Path, domain: str, names: Sequence[str]) -> list[tuple[Path, int]]:
-    files = scan_source(root / domain / "images", role=domain).classes
-    missing = [name for name in names if not files.get(name)]
+def _labelled(files: Files, names: Sequence[str]) -> list[tuple[Path, int]]:
+    missing = [name for name in names if not files.of_class.get(name)]
     if missing:
-        raise UsageError(f"{root}: {domain} has no images of {', '.join(missing)}")
-    return [(path, label) for label, name in enumerate(names) for path in files[name]]
+        raise UsageError(f"{files.where} has no images of {', '.join(missing)}")
+    return [(path, label) for label, name in enumerate(names) for path in files.of_class[name]]
 
 
 def _hiding_name(domain: str, path: Path) -> str:
     key = f"{domain}/{path.parent.name}/{path.name}"
     return hashlib.sha256(key.encode()).hexdigest()
+
+
+OFFICE31 = DataSet(
+    "office31",
+    "amazon, dslr and webcam, each with images/CLASS",
+    TASKS,
+    tuple(PROTOCOLS),
+    lambda root, protocol, task: task_lists(root, task, PROTOCOLS[protocol]),
+)

@@ -1,16 +1,17 @@
-"""The runs of the main study and of the ablations."""
+"""The runs of the main study, of the ablations and of the study of how much is new."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from protocols import PROTOCOLS, task_lists
+from protocols import OFFICE31, PROTOCOLS, Classes, DataSet, Lists, task_lists
 from runs import Run, name
 from scda.adapt.config import TrainConfig, resolve
 from scda.models.errors import UsageError
 
 _TRUE_K = 11  # implicit classes of both protocols
+_FEWEST_IMPLICIT = 2  # of the study of ratios
 
 # One row is one line: its name, and what it changes in the preset.
 ABLATIONS: list[tuple[str, dict[str, Any]]] = [
@@ -56,6 +57,9 @@ class Request:
     seeds: int
     cache: Path
     rows: tuple[str, ...] = ()  # variants, or what stands before their `/`; empty takes all
+    methods: tuple[str, ...] = ("scda",)
+    data: DataSet = OFFICE31
+    options: Mapping[str, Any] = field(default_factory=dict)  # changes in the preset
 
     def wants(self, variant: str) -> bool:
         """Return whether a variant is asked for."""
@@ -63,7 +67,8 @@ class Request:
 
     def config(self, seed: int, **overrides: Any) -> TrainConfig:
         """Return the preset with a seed and what a row changes in it."""
-        return resolve({"preset": self.preset, "seed": seed, **overrides})
+        given = {**self.data.settings, **self.options, **overrides}
+        return resolve({"preset": self.preset, "seed": seed, **given})
 
     def pairs(self) -> Iterator[tuple[str, int]]:
         """Yield every task with every seed; all tasks come before the next seed."""
@@ -71,14 +76,16 @@ class Request:
             for task in self.tasks:
                 yield task, seed
 
-    def name(self, config: TrainConfig, *, variant: str, task: str) -> dict[str, Any]:
+    def name(
+        self, config: TrainConfig, *, variant: str, task: str, method: str = "scda"
+    ) -> dict[str, Any]:
         """Return the fields that tell a run of this request from every other."""
-        fields = {"protocol": self.protocol, "study": self.study}
+        fields = {"method": method, "protocol": self.protocol, "study": self.study}
         return name(config, **fields, variant=variant, task=task)
 
 
 def main_runs(request: Request) -> list[Run]:
-    """Return every task with every seed."""
+    """Return every task with every seed for every method."""
     return _runs(request, [("main", {})])
 
 
@@ -87,27 +94,60 @@ def ablation_runs(request: Request) -> list[Run]:
     return _runs(request, ABLATIONS)
 
 
-def _runs(request: Request, rows: list[tuple[str, dict[str, Any]]]) -> list[Run]:
-    classes = PROTOCOLS[request.protocol]
-    lists = {task: task_lists(request.root, task, classes) for task in request.tasks}
+def ratio_runs(request: Request) -> list[Run]:
+    """Return every number of implicit classes with every method, task and seed.
+
+    The variant is the number; the classes are the protocol's first by alphabet.
+
+    Source: SCDA, supplement, "The ratio of unobserved classes".
+    """
+    all_classes = PROTOCOLS[request.protocol]
     runs = []
-    for variant, overrides in rows:
-        if not request.wants(variant):
+    for count in range(_FEWEST_IMPLICIT, len(all_classes.implicit) + 1):
+        if not request.wants(str(count)):
             continue
+        classes = Classes(all_classes.known, all_classes.implicit[:count])
+        lists = {task: task_lists(request.root, task, classes) for task in request.tasks}
+        runs += _of_methods(request, str(count), {}, lists)
+    return runs
+
+
+def _runs(request: Request, rows: list[tuple[str, dict[str, Any]]]) -> list[Run]:
+    lists = {
+        task: request.data.lists(request.root, request.protocol, task) for task in request.tasks
+    }
+    return [
+        run
+        for variant, overrides in rows
+        if request.wants(variant)
+        for run in _of_methods(request, variant, overrides, lists)
+    ]
+
+
+def _of_methods(
+    request: Request, variant: str, overrides: dict[str, Any], lists: Mapping[str, Lists]
+) -> list[Run]:
+    runs = []
+    for method in request.methods:
         for task, seed in request.pairs():
             config = request.config(seed, **overrides)
-            run_name = request.name(config, variant=variant, task=task)
+            run_name = request.name(config, variant=variant, task=task, method=method)
             runs.append(Run(run_name, lists[task], config))
     return runs
 
 
 def check(request: Request) -> None:
-    """Refuse what is no protocol, and a task that is named twice.
+    """Refuse what is no protocol or no task, and what is named twice.
 
     Raises:
         UsageError: If it is so.
     """
-    if request.protocol not in PROTOCOLS:
-        raise UsageError(f"protocol is {request.protocol!r}, want {' or '.join(PROTOCOLS)}")
-    if len(set(request.tasks)) < len(request.tasks):
-        raise UsageError(f"tasks are {' '.join(request.tasks)}, want each once")
+    if request.protocol not in request.data.protocols:
+        wanted = " or ".join(request.data.protocols)
+        raise UsageError(f"protocol is {request.protocol!r}, want {wanted}")
+    for task in request.tasks:
+        if task not in request.data.tasks:
+            raise UsageError(f"task is {task!r}, want {' or '.join(request.data.tasks)}")
+    for kind, names in (("tasks", request.tasks), ("methods", request.methods)):
+        if len(set(names)) < len(names):
+            raise UsageError(f"{kind} are {' '.join(names)}, want each once")

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from published import PUBLISHED, PUBLISHED_K, Published
+from published import PUBLISHED, PUBLISHED_CORRESPONDENCE, PUBLISHED_K, Published
 from results import Record
 
 Group = dict[str, list[Record]]
@@ -42,12 +42,58 @@ _STRESS = {
     "k_true": "true k",
     "auroc": "AUROC",
 }
+_COMPARED = (
+    *("os", "os_star", "unk_pooled", "hos", "nmi_implicit", "acc_novel"),
+    *("k_star", "k_abs", "seconds"),
+)
+_RATIO = ("os", "os_star", "unk_pooled", "hos", "k_star", "k_abs")
+_CORRESPONDENCE = ("correspondence_1", "correspondence_3", "correspondence_5")
 _PUBLISHED = ("os", "os_star", "unk_pooled", "hos", "k_star")
 
 
 def main_tables(records: Sequence[Record]) -> str:
-    """Return the tables of the main study."""
-    parts = [
+    """Return the tables of the main study: of all methods where there are several, then scda's."""
+    ours = [record for record in records if record["method"] == "scda"]
+    parts = []
+    if len(ours) < len(records):
+        parts += ["## Every method, means over tasks", methods_table(records)]
+    if ours:
+        parts += _own_tables(ours)
+    return "\n\n".join(parts)
+
+
+def methods_table(records: Sequence[Record]) -> str:
+    """Return one row per method, means over tasks."""
+    rows = [
+        [method, *(with_deviation(members, field) for field in _COMPARED)]
+        for method, members in grouped(records, "method").items()
+    ]
+    return markdown(["method", *(_PER_TASK[field] for field in _COMPARED)], rows)
+
+
+def ratio_table(records: Sequence[Record]) -> str:
+    """Return one row per number of implicit classes and method, means over tasks."""
+    rows = [
+        [count, method, *(with_deviation(chosen, field) for field in _RATIO)]
+        for count, members in grouped(records, "variant").items()
+        for method, chosen in grouped(members, "method").items()
+    ]
+    return markdown(["implicit classes", "method", *(_PER_TASK[field] for field in _RATIO)], rows)
+
+
+def correspondence_table(records: Sequence[Record]) -> str:
+    """Return how many implicit classes the surest images of the discovered ones show, by task."""
+    rows = [
+        [task, *(spread([record[field] for record in members]) for field in _CORRESPONDENCE)]
+        for task, members in grouped(records, "task").items()
+    ]
+    rows.append(["**mean**", *(with_deviation(records, field) for field in _CORRESPONDENCE)])
+    rows.append(["the paper's mean (Office-31)", *map(plain, PUBLISHED_CORRESPONDENCE)])
+    return markdown(["task", "1 image of each", "3", "5"], rows)
+
+
+def _own_tables(records: Sequence[Record]) -> list[str]:
+    return [
         "## Per task, mean ± deviation over seeds",
         per_task(records),
         "## Beside published figures, means over tasks",
@@ -61,8 +107,9 @@ def main_tables(records: Sequence[Record]) -> str:
         per_round(records, "hos_per_round"),
         "## k* per round",
         per_round(records, "k_per_round"),
+        "## Implicit classes among the surest images of every discovered class",
+        correspondence_table(records),
     ]
-    return "\n\n".join(parts)
 
 
 def ablation_table(records: Sequence[Record]) -> str:

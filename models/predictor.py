@@ -10,6 +10,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from typing_extensions import TypedDict  # the standard one is not enough for pydantic before 3.12
 
 from scda.models.bundle import (
     CLUSTERS,
@@ -31,6 +32,22 @@ TOP = 5  # entries of `nearest`, and of `top` if nobody asks for another number
 OUTLIER_QUANTILE = "q99"
 
 
+class ClassDistance(TypedDict):
+    """How far an image is from a class: 1 - cosine, 0 to 2."""
+
+    class_id: str
+    label: str
+    distance: float
+
+
+class ClassShare(TypedDict):
+    """How probable a class is, 0 to 1."""
+
+    class_id: str
+    label: str
+    confidence: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
     """What is said of one image; the same fields over HTTP and in every row."""
@@ -42,8 +59,8 @@ class Prediction:
     outlier: bool  # farther from every centroid than 99% of that class's own images
     entropy: float  # nats
     margin: float  # first minus second probability
-    nearest: tuple[dict[str, Any], ...]  # {class_id, label, distance}, nearest first
-    top: tuple[dict[str, Any], ...]  # {class_id, label, confidence}, most probable first
+    nearest: tuple[ClassDistance, ...]  # nearest first
+    top: tuple[ClassShare, ...]  # most probable first
     model_id: str
     names_version: int
 
@@ -162,7 +179,7 @@ class Predictor:
             if len(order) > 1
             else 1.0,
             nearest=tuple(naming.nearest(self.manifest.class_ids, distances, ids)),
-            top=tuple(naming.entry(i, confidence=float(probabilities[i])) for i in order[:top]),
+            top=tuple(naming.share(i, float(probabilities[i])) for i in order[:top]),
             model_id=self._id,
             names_version=naming.names.version,
         )
@@ -181,19 +198,23 @@ class _Naming:
         summed: NDArray[np.float32] = outputs.probabilities @ self.matrix
         return summed.clip(max=1)
 
-    def entry(self, position: int, **value: float) -> dict[str, Any]:
+    def share(self, position: int, confidence: float) -> ClassShare:
         class_id = self.ids[position]
-        return {"class_id": class_id, "label": self.labels[class_id], **value}
+        return {"class_id": class_id, "label": self.labels[class_id], "confidence": confidence}
 
     def nearest(
         self, class_ids: list[str], distances: NDArray[np.float32], ids: NDArray[np.int64]
-    ) -> list[dict[str, Any]]:
-        entries: dict[str, dict[str, Any]] = {}
+    ) -> list[ClassDistance]:
+        entries: dict[str, ClassDistance] = {}
         for distance, output in zip(distances, ids, strict=True):
             class_id = self.names.target(class_ids[output])
             if class_id not in entries:  # of merged classes the closest centroid speaks
-                position = self.ids.index(class_id)
-                entries[class_id] = self.entry(position, distance=float(distance))
+                entry: ClassDistance = {
+                    "class_id": class_id,
+                    "label": self.labels[class_id],
+                    "distance": float(distance),
+                }
+                entries[class_id] = entry
             if len(entries) == TOP:
                 break
         return list(entries.values())

@@ -8,56 +8,68 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Generic, TypeVar
 
 import faiss
 
-from scda.models.predictor import Prediction
 from scda.models.preprocess import Pixels
 
-Predict = Callable[[Sequence[Pixels]], list[Prediction]]
+A = TypeVar("A")  # what is answered of one image
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Waiting(Generic[A]):
     pixels: Pixels
-    answer: asyncio.Future[Prediction]
+    answer: asyncio.Future[A]
     since: float
 
 
-class Batcher:
-    """Runs the model on one thread, which uses all CPUs by itself, on what waits by then.
+class Batcher(Generic[A]):
+    """Runs the model in a few lanes side by side, each call on what waits by then.
 
-    While one call runs, the images of other requests gather for the next: under load batches grow
-    by themselves, and an image that comes alone is not kept waiting.
+    While all lanes are busy, the images of other requests gather for the next call: under load
+    batches grow by themselves, and an image that comes alone is not kept waiting.
     """
 
-    def __init__(self, predict: Predict, *, max_batch: int, max_wait_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        predict: Callable[[Sequence[Pixels]], Sequence[A]],
+        *,
+        max_batch: int,
+        max_wait_seconds: float = 0.0,
+        lanes: int = 1,
+        on_wait: Callable[[float], object] = lambda seconds: None,
+    ) -> None:
         """Start with nothing waiting.
 
         Args:
-            predict: Called on the model's thread with at most `max_batch` images.
+            predict: Called on a lane's thread with at most `max_batch` images.
             max_batch: Images per call.
-            max_wait_seconds: How long an image waits for others although the model is free.
+            max_wait_seconds: How long an image waits for others although a lane is free.
+            lanes: Calls at the same time; more than one wants a `predict` safe for threads.
+            on_wait: Told of each image how long it waited, in seconds.
         """
-        self._predict = predict
+        self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
+        self._lanes = lanes
         # A search among so few centroids is over before a second thread has woken up.
         self._model = ThreadPoolExecutor(
-            1, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
+            lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Waiting[A]] = deque()
         self._full = asyncio.Event()
-        self._worker: asyncio.Task[None] | None = None
+        self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
-    async def answer(self, pixels: Pixels) -> Prediction:
+    async def answer(self, pixels: Pixels) -> A:
         """Return the answer to one prepared image."""
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(pixels, loop.create_future(), time.monotonic())
+        waiting: _Waiting[A] = _Waiting(pixels, loop.create_future(), time.monotonic())
         self._queue.append(waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
-        if self._worker is None or self._worker.done():
-            self._worker = loop.create_task(self._work())
+        self._workers = [worker for worker in self._workers if not worker.done()]
+        if len(self._workers) < self._lanes:
+            self._workers.append(loop.create_task(self._work()))
         return await waiting.answer
 
     async def _work(self) -> None:
@@ -74,15 +86,16 @@ class Batcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), left)
 
-    def _next_batch(self) -> list[_Waiting]:
-        batch: list[_Waiting] = []
+    def _next_batch(self) -> list[_Waiting[A]]:
+        batch: list[_Waiting[A]] = []
         while self._queue and len(batch) < self._max_batch:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)
+                self._on_wait(time.monotonic() - waiting.since)
         return batch
 
-    async def _call(self, batch: list[_Waiting]) -> None:
+    async def _call(self, batch: list[_Waiting[A]]) -> None:
         loop = asyncio.get_running_loop()
         images = [waiting.pixels for waiting in batch]
         try:
@@ -94,7 +107,7 @@ class Batcher:
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)
 
-    async def _call_singly(self, batch: list[_Waiting], error: Exception) -> None:
+    async def _call_singly(self, batch: list[_Waiting[A]], error: Exception) -> None:
         """Find the image that made the call fail; the others must not suffer."""
         if len(batch) > 1:
             for waiting in batch:

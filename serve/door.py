@@ -1,22 +1,37 @@
-"""What every request passes first: it gets an id, and shows the key where one is wanted."""
+"""What every request passes first: it gets an id, shows the key where one is wanted, is timed.
+
+The answer gets that id and the security headers.
+"""
 
 import hmac
+import time
+from collections.abc import Collection
 from uuid import uuid4
 
 from fastapi import Request
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from scda.serve.headers import with_headers
 from scda.serve.http_errors import refuse
+from scda.serve.metrics import Metrics
 
 
 class Door:
     """ASGI middleware; the health routes are BentoML's and do not come by here."""
 
-    def __init__(self, app: ASGIApp, *, api_key: str) -> None:
-        """Stand before `app`; an empty key lets everybody in."""
+    def __init__(
+        self, app: ASGIApp, *, api_key: str, metrics: Metrics, public: Collection[str] = ()
+    ) -> None:
+        """Stand before `app`.
+
+        Args:
+            app: What is asked by who may pass.
+            api_key: An empty one lets everybody pass.
+            metrics: Learns of every answer.
+            public: Paths that nobody needs the key for.
+        """
         self.app = app
-        self._key = api_key.encode()
+        self._key, self._metrics, self._public = api_key.encode(), metrics, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it with 401."""
@@ -25,19 +40,21 @@ class Door:
             return
         request = Request(scope)
         request_id = request.state.request_id = uuid4().hex
+        began = time.perf_counter()
 
-        async def send_with_id(message: Message) -> None:
+        async def send_timed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                self._metrics.count_request(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
-        if self._key and not self._shows_key(request):
-            app: ASGIApp = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
-        else:
-            app = self.app
-        await app(scope, receive, send_with_id)
+        app = self.app
+        if not self._may_pass(request):
+            app = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
+        await app(scope, receive, with_headers(send_timed, {"X-Request-Id": request_id}))
 
-    def _shows_key(self, request: Request) -> bool:
+    def _may_pass(self, request: Request) -> bool:
+        if not self._key or request.scope["path"] in self._public:
+            return True
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         # Headers arrive as Latin-1; comparing bytes in constant time tells nothing of the key.
         shown = key.strip().encode("latin-1")

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from scda.models.errors import ImageError
+from scda.serve.headers import SECURITY_HEADERS
 
 STATUS = {
     "empty": 400,
@@ -27,7 +29,11 @@ STATUS = {
     "internal": 500,
     "timeout": 504,
 }
-_HEADERS = {"unauthorized": {"WWW-Authenticate": "Bearer"}, "overloaded": {"Retry-After": "1"}}
+_HEADERS = {
+    "unauthorized": {"WWW-Authenticate": "Bearer"},
+    "overloaded": {"Retry-After": "1"},
+    "too_many_bytes": {"Connection": "close"},  # the rest of the body is not waited for
+}
 _CODES = {404: "not_found", 405: "method_not_allowed"}  # what the framework itself refuses
 
 logger = logging.getLogger(__name__)
@@ -59,7 +65,8 @@ class ErrorBody:
 
 
 def error_body(request: Request, code: str, message: str) -> dict[str, Any]:
-    """Return the body of an error as plain JSON values."""
+    """Return the body of an error as plain JSON values; every error passes here to be counted."""
+    request.app.state.metrics.count_error(code)
     return dataclasses.asdict(ErrorBody(Error(code, message, request.state.request_id)))
 
 
@@ -79,10 +86,16 @@ def shape_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> JSONResponse:
-        message = f"{request.method} {request.url.path}: {error.detail}"
+        # Not request.url, which fails on a query that is not UTF-8.
+        message = f"{request.method} {request.scope['path']}: {error.detail}"
         response = refuse(request, _CODES.get(error.status_code, "bad_request"), message)
         response.headers.update(error.headers or {})  # a 405 names the methods allowed
         return response
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> JSONResponse:
+        # Bodies are read by hand: only a part of the path can be no number.
+        return refuse(request, "not_found", f"{request.method} {request.scope['path']}: Not Found")
 
     @app.exception_handler(ClientDisconnect)
     async def _(request: Request, error: ClientDisconnect) -> JSONResponse:
@@ -91,4 +104,7 @@ def shape_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> JSONResponse:
         logger.error("request %s failed", request.state.request_id, exc_info=error)
-        return refuse(request, "internal", "a bug in the server; its log has the request's id")
+        response = refuse(request, "internal", "a bug in the server; its log has the request's id")
+        # The framework answers this one outside of what adds these to every other answer.
+        response.headers.update({**SECURITY_HEADERS, "X-Request-Id": request.state.request_id})
+        return response

@@ -63,7 +63,7 @@ def label(
             resumed is another labelling.
         DataError: If there is no file to label, or too many failed.
     """
-    _check(predictor, options)
+    check_options(predictor, options)
     check_outs(outs, options, inputs)
     outputs = written(outs, options)
     with open_files(inputs, files_from, outputs, choice) as files:
@@ -145,19 +145,20 @@ def label_files(
     """
     prepared = _in_order(pool, partial(_prepare, predictor), files, ahead=2 * batch_size)
     while batch := list(islice(prepared, batch_size)):
-        yield _rows(predictor, batch, options)
+        names, pixels = zip(*batch, strict=True)
+        yield rows_of(predictor, names, pixels, options)
 
 
-def _rows(
-    predictor: Predictor, batch: Sequence[tuple[str, Prepared]], options: Options
+def rows_of(
+    predictor: Predictor, names: Sequence[str], prepared: Sequence[Prepared], options: Options
 ) -> list[Row]:
-    prepared = [pixels for _, pixels in batch]
+    """Return the row of each prepared file: what the model says, or why it was not asked."""
     answers = with_errors(prepared, _answers(predictor, usable(prepared), options.top or TOP))
     return [
         Row(name, given)
         if isinstance(given, ImageError)
         else Row(name, given[0], given[0].confidence < options.min_confidence, given[1])
-        for (name, _), given in zip(batch, answers, strict=True)
+        for name, given in zip(names, answers, strict=True)
     ]
 
 
@@ -171,7 +172,12 @@ def _answers(
     return list(zip(predictor.describe(outputs, top=top), outputs.features, strict=True))
 
 
-def _check(predictor: Predictor, options: Options) -> None:
+def check_options(predictor: Predictor, options: Options) -> None:
+    """Refuse options of rows that this bundle has no answer to.
+
+    Raises:
+        UsageError: If a confidence is none, or there are not that many classes.
+    """
     if not 0 <= options.min_confidence <= 1:
         raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
     num_classes = len(predictor.standing)

@@ -33,18 +33,33 @@ _TYPES: dict[str, pa.DataType] = {
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
+def schema_of(model_id: str, names_version: int) -> pa.Schema:
+    """Return the schema of a file, with what its metadata says of the model."""
+    metadata = {
+        "scda_model_id": model_id,
+        "scda_schema_version": str(SCHEMA_VERSION),
+        "names_version": str(names_version),
+    }
+    return SCHEMA.with_metadata(metadata)
+
+
+def record_batch(rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    """Return rows as Arrow has them; names are made readable, as `printable` does."""
+    return pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=schema)
+
+
 @contextmanager
 def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
     """Give a function that writes rows in groups of `ROW_GROUP`; what is open waits in memory.
 
     How rows come in batches makes no difference to the file.
     """
-    schema = SCHEMA.with_metadata(_metadata(about))
+    schema = schema_of(about.model_id, about.names_version)
     writer = pq.ParquetWriter(file, schema)
     waiting: list[pa.RecordBatch] = []
 
     def write(rows: Sequence[Row]) -> None:
-        waiting.append(pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=schema))
+        waiting.append(record_batch(rows, schema))
         if sum(batch.num_rows for batch in waiting) >= ROW_GROUP:
             put(pa.Table.from_batches(waiting, schema))
 
@@ -67,14 +82,6 @@ def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
         with suppress(Exception):
             writer.close()
         raise
-
-
-def _metadata(about: About) -> dict[str, str]:
-    return {
-        "scda_model_id": about.model_id,
-        "scda_schema_version": str(SCHEMA_VERSION),
-        "names_version": str(about.names_version),
-    }
 
 
 def _values(row: Row) -> dict[str, Any]:

@@ -6,7 +6,6 @@ at that moment, so tabs, the shell and the page cannot lose each other's work.
 
 import dataclasses
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,18 +18,15 @@ from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
 from scda.models.naming import Naming, SaveError, change_names, undoable
+from scda.serve.assets import serve_assets
 from scda.serve.gallery import Gallery, open_gallery
 from scda.serve.review_guard import ReviewGuard
 
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
 _SCRIPTS = ("orders", "cards", "says", "images", "keys")
-_ASSETS = {
-    "": "text/html",
-    "review.css": "text/css",
-    **{f"review_{name}.js": "text/javascript" for name in _SCRIPTS},
-    "review.js": "text/javascript",
-}
+_LOADED = ("look.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
+_ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
 _CACHED = {"Cache-Control": "private, max-age=3600"}  # pictures of a bundle never change
 
 
@@ -119,7 +115,7 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(ReviewGuard, token=token)
     _shape_errors(app, review)
-    _serve_page(app)
+    serve_assets(app, _ASSETS)
     _serve_pictures(app, review)
 
     @app.get("/state")
@@ -131,13 +127,6 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
         return review.state(change_names(bundle, order.apply))
 
     return app
-
-
-def _serve_page(app: FastAPI) -> None:
-    for name, kind in _ASSETS.items():
-        text = (files("scda.serve") / (name or "review.html")).read_text("utf-8")
-        response = Response(text, media_type=kind, headers={"Cache-Control": "no-store"})
-        app.add_api_route(f"/{name}", lambda response=response: response, methods=["GET"])
 
 
 def _serve_pictures(app: FastAPI, review: Review) -> None:

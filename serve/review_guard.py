@@ -5,20 +5,12 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from scda.serve.headers import with_headers
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _MAX_BODY = 64 * 1024  # bytes; an order of the page is far shorter
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; img-src 'self' data:; style-src 'self'; script-src 'self'; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",  # the address holds the token
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 
 
 class ReviewGuard:
@@ -43,15 +35,7 @@ class ReviewGuard:
             app = refusal
         else:
             scope = {**scope, "path": rest, "raw_path": rest.encode()}
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(_HEADERS)
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await app(scope, receive, send_with_headers)
+        await app(scope, receive, with_headers(send))
 
 
 def _refusal(request: Request) -> JSONResponse | None:

@@ -1,4 +1,4 @@
-"""The BentoML service: one bundle, the application of app.py at "/", health and metrics.
+"""The BentoML service: one bundle, the application of app.py at "/", health.
 
 `bentoml serve scda.serve.service:Classifier` with SCDA_BUNDLE set; `scda-adapt serve` does that.
 """
@@ -7,11 +7,12 @@ import os
 import sys
 
 import bentoml
+from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from scda.models.bundle import bundle_folder
 from scda.models.errors import ScdaError
-from scda.models.predictor import Predictor, load_predictor
+from scda.models.predictor import load_predictor
 from scda.serve.app import create_app
 from scda.serve.settings import Settings
 
@@ -20,6 +21,8 @@ NAME = "scda"
 _TRAFFIC = {"timeout": 60}  # seconds
 # Its access log breaks the answer to a Content-Type that is not UTF-8, so it must not print that.
 _LOGGING = {"access": {"request_content_type": False}}
+# Its metrics have a label for every path that anybody asks for, and stand before our key.
+_METRICS = {"enabled": False}
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,22 +34,21 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     await bentoml.get_current_service().app(scope, receive, send)
 
 
-def load() -> tuple[Predictor, Settings]:
+def load() -> FastAPI:
     """Return what the environment asks for, or end the process with one line that says why not."""
     try:
         settings = Settings.from_environment(os.environ)
         folder = bundle_folder(settings.bundle)
-        predictor = load_predictor(
-            folder, provider=settings.provider, threads=settings.threads, spinning=False
-        )
+        # Calls side by side on one thread each: threads that share a call wait for each other.
+        predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
+        return create_app(predictor, settings)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
-    return predictor, settings
 
 
 @bentoml.asgi_app(application, path="/")
-@bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING)
+@bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING, metrics=_METRICS)
 class Classifier:
     """Answers what images show, by the bundle in SCDA_BUNDLE."""
 
@@ -55,4 +57,4 @@ class Classifier:
 
     def __init__(self) -> None:
         """Load and check the bundle; the worker is not ready before."""
-        self.app = create_app(*load())
+        self.app = load()

@@ -14,6 +14,7 @@ class Settings:
 
     bundle: Path  # SCDA_BUNDLE: a bundle or a run; there is no default
     api_key: str = ""  # SCDA_API_KEY: wanted as `Authorization: Bearer KEY`; empty asks for none
+    public_metrics: bool = False  # SCDA_PUBLIC_METRICS: 1 lets /metrics be read without the key
     max_bytes: int = MAX_BYTES  # SCDA_MAX_BYTES: of one image, and of all images of one request
     max_pixels: int = MAX_PIXELS  # SCDA_MAX_PIXELS: width x height, as the header states them
     max_files: int = 32  # SCDA_MAX_FILES: images in one request
@@ -29,7 +30,8 @@ class Settings:
         """Return the settings in `environment`; an empty variable counts as not set.
 
         Raises:
-            UsageError: If SCDA_BUNDLE is not set, or a number is not one or too small.
+            UsageError: If SCDA_BUNDLE is not set, or a number is not one or too small, or a
+                flag is neither 0 nor 1.
         """
         bundle = environment.get("SCDA_BUNDLE")
         if not bundle:
@@ -37,6 +39,7 @@ class Settings:
         return cls(
             bundle=Path(bundle),
             api_key=environment.get("SCDA_API_KEY", cls.api_key),
+            public_metrics=_flag(environment, "SCDA_PUBLIC_METRICS"),
             max_bytes=_count(environment, "SCDA_MAX_BYTES", cls.max_bytes),
             max_pixels=_count(environment, "SCDA_MAX_PIXELS", cls.max_pixels),
             max_files=_count(environment, "SCDA_MAX_FILES", cls.max_files),
@@ -46,6 +49,13 @@ class Settings:
             max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch),
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
         )
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name) or "0"
+    if text not in ("0", "1"):
+        raise UsageError(f"{name} is {text!r}; want 0 or 1")
+    return text == "1"
 
 
 def _count(environment: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:

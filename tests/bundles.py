@@ -2,16 +2,26 @@
 
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from scda.models.bundle import CLUSTERS, MODEL, PARITY, ClassInfo, write_bundle
+from scda.models.bundle import (
+    CLUSTERS,
+    MODEL,
+    NEIGHBOUR_ROWS,
+    NEIGHBOURS,
+    PARITY,
+    ClassInfo,
+    write_bundle,
+)
 from scda.models.images import read_image
 from scda.models.index import build_index, write_index
 from scda.models.parity import Reference
@@ -30,11 +40,17 @@ _SHARPNESS = 4.0  # of the softmax; a pure colour gets a confidence of about 0.9
 
 
 def make_bundle(
-    folder: Path, *, labels: Sequence[str] = KNOWN, crop_px: int = 32, num_discovered: int = 2
+    folder: Path,
+    *,
+    labels: Sequence[str] = KNOWN,
+    crop_px: int = 32,
+    num_discovered: int = 2,
+    targets: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
 
     An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
+    `targets` are its neighbours, path → colour; without them it has none.
     """
     colours = [*KNOWN, *DISCOVERED[:num_discovered]]
     centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
@@ -44,6 +60,8 @@ def make_bundle(
         preprocessing = _preprocessing(crop_px)
         _save_parity(draft, colours, preprocessing)
         write_index(build_index(centres - np.float32(0.5)), draft / CLUSTERS)
+        if targets is not None:
+            _save_neighbours(draft, targets)
         classes = _classes(labels, len(colours))
         for info, colour in zip(classes, colours, strict=True):
             exemplar = draft / info.exemplars[0]
@@ -123,6 +141,14 @@ def _model(centres: NDArray[np.float32], crop_px: int) -> onnx.ModelProto:
     )
     opset = helper.make_opsetid("", 20)
     return helper.make_model(graph, opset_imports=[opset], ir_version=10)
+
+
+def _save_neighbours(draft: Path, targets: Mapping[str, str]) -> None:
+    colours = np.array([RGB[colour] for colour in targets.values()], np.float32).reshape(-1, 3)
+    write_index(build_index(colours / np.float32(255) - np.float32(0.5)), draft / NEIGHBOURS)
+    rows = {"path": list(targets), "class_id": ["known-000"] * len(targets)}
+    table = pa.table({**rows, "confidence": [0.9] * len(targets)})
+    pq.write_table(table, draft / NEIGHBOUR_ROWS)
 
 
 def _save_parity(draft: Path, colours: Sequence[str], preprocessing: Preprocessing) -> None:

@@ -28,6 +28,7 @@ COMMANDS = (
     "promote",
     "inspect",
     "report",
+    "doctor",
     "demo",
 )
 
@@ -404,3 +405,27 @@ def test_a_list_is_labelled_with_a_summary(
         2,
         "none.jpg",
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--engine", "dask"), "--engine dask; want local or ray"),
+        (("--engine", "ray", "--resume"), "--resume is not for --engine ray"),
+        (("--engine", "ray", "--max-errors", "0"), "--max-errors is not for --engine ray"),
+        (("--engine", "ray", "--sort-into", "x"), "--sort-into is not for --engine ray"),
+        (("--engine", "ray", "--embeddings", "x.npy"), "--embeddings is not for --engine ray"),
+        (("--engine", "ray", "--workers", "2"), "--workers is not for --engine ray"),
+        (("--engine", "ray", "--image-root", "x"), "--image-root is not for --engine ray"),
+        (("--engine", "ray"), "--engine ray wants one, a folder or URI for Parquet"),
+    ],
+)
+def test_engines_refuse_what_they_cannot_do(
+    scda: Scda, bundle: Path, photos: Path, words: tuple[str, ...], message: str
+) -> None:
+    refused(scda("label", bundle, photos, "--out", photos / "x.csv", *words), 2, message)
+    assert not (photos / "x.csv").exists()
+
+
+def test_uris_need_the_ray_engine(scda: Scda, bundle: Path) -> None:
+    refused(scda("label", bundle, "s3://a/b", "--out", "x.csv"), 2, "s3:/a/b: cannot read")

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import harness
 import office31 as benchmark
+from protocols import PROTOCOLS
 from scda.adapt.features import Extracted
-from studies import ABLATIONS, Request, ablation_runs
+from studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
 
 
 @pytest.fixture
@@ -30,9 +32,9 @@ def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         rows = [np.eye(32, dtype=np.float32)[names.index(path.parent.name)] for path in paths]
         return Extracted(list(paths), np.stack(rows), [path.name for path in paths], [])
 
-    monkeypatch.setattr(benchmark, "extract", extract)
-    monkeypatch.setattr(benchmark, "job_backbone", lambda config: None)
-    monkeypatch.setattr(benchmark, "one_thread", lambda: None)
+    monkeypatch.setattr(harness, "extract", extract)
+    monkeypatch.setattr(harness, "job_backbone", lambda config: None)
+    monkeypatch.setattr(harness, "one_thread", lambda: None)
     return calls
 
 
@@ -65,9 +67,12 @@ def test_a_run_is_written_shown_and_not_done_again(
     [
         (["--root", "/nowhere"], "/nowhere/amazon/images: the amazon folder does not exist"),
         (["--protocol", "P3"], "protocol is 'P3', want P1 or P2"),
-        (["--study", "all"], "study is 'all', want main or ablation or k or stress"),
+        (["--study", "all"], "study is 'all', want main or ablation or k or stress or ratio"),
         (["--preset", "best"], "preset is 'best', want robust or paper"),
-        (["--method", "osbp"], "method is 'osbp', want scda"),
+        (["--method", "osb"], "method is 'osb', want scda or source_only or osbp"),
+        (["--method", "osbp"], "study ablation is of scda alone"),
+        (["--study", "main", "--method", "osbp", "--method", "osbp"], "methods are osbp osbp"),
+        (["--figure", "a.png"], "study ablation has no figure"),
         (["--tasks", "A-B"], "task is 'A-B'"),
         (["--rows", "k=2"], "study ablation has no row k=2"),
         (["--rows", "restarts=1", "restart=1"], "study ablation has no row restart=1"),
@@ -87,3 +92,38 @@ def test_every_ablation_is_a_config_of_its_own(office31: Path, tmp_path: Path) -
     runs = ablation_runs(Request(office31, "P1", "ablation", "robust", ("A-W",), 1, tmp_path))
     assert [run.name["variant"] for run in runs] == [name for name, _ in ABLATIONS]
     assert len({run.config for run in runs}) >= len(ABLATIONS)
+
+
+def test_methods_and_scda_stand_in_one_table(
+    arguments: list[str], no_backbone: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = arguments.index("--study")
+    given = [*arguments[:main], "--tasks", "A-W", "--seeds", "1", "--method", "source_only"]
+    assert benchmark.main(given) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("## Every method, means over tasks")
+    assert "| source_only | " in out
+    assert "per round" not in out
+
+
+def test_the_study_of_ratios_takes_the_first_implicit_classes(
+    office31: Path, tmp_path: Path
+) -> None:
+    request = Request(
+        office31, "P1", "ratio", "robust", ("A-W",), 1, tmp_path, (), ("scda", "osbp")
+    )
+    runs = ratio_runs(request)
+    assert [run.name["variant"] for run in runs[::2]] == [str(n) for n in range(2, 12)]
+    assert {run.name["method"] for run in runs} == {"scda", "osbp"}
+    for run in runs:
+        count = int(run.name["variant"])
+        names = {path.parent.name for path in run.lists.target}
+        assert names == {*PROTOCOLS["P1"].known, *PROTOCOLS["P1"].implicit[:count]}
+
+
+def test_a_backbone_reaches_every_config(office31: Path, tmp_path: Path) -> None:
+    options = {"backbone": "conv4", "weights": "w.pt"}
+    request = Request(office31, "P1", "main", "robust", ("A-W",), 1, tmp_path, options=options)
+    (run,) = main_runs(request)
+    assert (run.config.backbone, run.config.weights) == ("conv4", "w.pt")
+    assert run.name["backbone"] == "conv4"

@@ -48,7 +48,8 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_class_is_named(tmp_path: Path) -> None:
-    (tmp_path / "amazon" / "images" / "bike").mkdir(parents=True)
+    for domain in ("amazon", "webcam"):
+        (tmp_path / domain / "images" / "bike").mkdir(parents=True)
     with pytest.raises(UsageError, match="amazon has no images of back_pack, bike, calculator"):
         task_lists(tmp_path, "A-W", PROTOCOLS["P1"])
 

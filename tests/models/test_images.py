@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scda.models.errors import ImageError
-from scda.models.images import MAX_SCANS, read_bytes, read_file, read_image
+from scda.models.images import MAX_PLAIN_BYTES, MAX_SCANS, read_bytes, read_file, read_image
 from tests.nasty import (
     COLOURS,
     ENDINGS,
@@ -309,3 +309,10 @@ def test_many_threads_read_what_one_reads() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(read_image, files))
     assert [image.tobytes() for image in together] == [read_image(f).tobytes() for f in files]
+
+
+def test_a_long_ppm_of_text_is_refused_at_once_and_a_short_one_read() -> None:
+    assert read_image(b"P3 1 1 255 10 20 30 ").getpixel((0, 0)) == (10, 20, 30)
+    with pytest.raises(ImageError, match="PPM as text above"):
+        read_image(b"P3 1 1 255 10 20 30 " + b" " * MAX_PLAIN_BYTES)
+    assert read_image(b"P6 1 1 255\nabc" + b" " * MAX_PLAIN_BYTES).size == (1, 1)

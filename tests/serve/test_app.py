@@ -11,11 +11,12 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 from starlette.types import Message
 
 from scda.models.bundle import NAMES
 from scda.models.images import read_image
-from scda.models.predictor import Prediction, Predictor, load_predictor
+from scda.models.predictor import Outputs, Predictor, load_predictor
 from scda.models.preprocess import Pixels
 from scda.serve.app import create_app
 from scda.serve.http_errors import STATUS
@@ -212,7 +213,7 @@ def test_a_batch_has_limits(app: FastAPI) -> None:
 
 
 def test_what_is_not_there_is_json_too(app: FastAPI) -> None:
-    for path in ("/", "/v1", "/v1/model/", "/docs", "/%ff", "/v1/predict/../x"):
+    for path in ("/v1", "/v1/model/", "/page.html", "/docs", "/%ff", "/v1/predict/../x"):
         assert code_of(ask(app, "GET", path)) == "not_found"
     response = ask(app, "DELETE", "/v1/predict")
     assert code_of(response) == "method_not_allowed"
@@ -236,7 +237,17 @@ def test_the_model_says_what_it_is(app: FastAPI, predictor: Predictor) -> None:
 
 def test_openapi_describes_every_route(app: FastAPI) -> None:
     docs = ask(app, "GET", "/docs.json").json()
-    assert set(docs["paths"]) == {"/v1/predict", "/v1/predict_batch", "/v1/model"}
+    assert set(docs["paths"]) == {
+        "/",
+        "/v1/predict",
+        "/v1/predict_batch",
+        "/v1/nearest",
+        "/v1/model",
+        "/v1/exemplars/{class_id}/{n}",
+    }
+    routes = [route for path in docs["paths"].values() for route in path.values()]
+    names = {"page", "predict", "predict_batch", "nearest", "model", "exemplar"}
+    assert {route["operationId"] for route in routes} == names
     post = docs["paths"]["/v1/predict"]["post"]
     assert set(post["requestBody"]["content"]) == {
         "application/octet-stream",
@@ -257,18 +268,37 @@ def test_a_key_is_wanted_everywhere(predictor: Predictor) -> None:
     assert ask(app, "GET", "/v1/model", headers=headers).status_code == 200
 
 
+def test_every_answer_forbids_browsers_what_the_page_does_not_need(predictor: Predictor) -> None:
+    app = app_for(predictor, api_key="secret")
+
+    @app.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    key = {"Authorization": "Bearer secret"}
+    asked = [("/", {}), ("/page.js", {}), ("/v1/model", key), ("/v1/model", {}), ("/nowhere", key)]
+    for path, headers in (*asked, ("/broken", key)):
+        answer = ask(app, "GET", path, headers=headers).headers
+        assert "default-src 'none'" in answer["content-security-policy"]
+        assert "frame-ancestors 'none'" in answer["content-security-policy"]
+        assert answer["x-content-type-options"] == "nosniff"
+        assert answer["referrer-policy"] == "no-referrer"
+        assert len(answer["x-request-id"]) == 32
+    assert code_of(ask(app, "GET", "/broken", headers=key)) == "internal"
+
+
 class Stopped:
     """A predictor whose model waits until it may go on."""
 
     def __init__(self, predictor: Predictor) -> None:
         self.may_go_on = threading.Event()
         self.predictor = copy.copy(predictor)
-        self.predictor.predict = self._predict  # type: ignore[method-assign]
-        self._answer = predictor.predict
+        self.predictor.run = self._run  # type: ignore[method-assign]
+        self._model = predictor.run
 
-    def _predict(self, pixels: Sequence[Pixels]) -> list[Prediction]:
+    def _run(self, pixels: Sequence[Pixels]) -> Outputs:
         assert self.may_go_on.wait(10)
-        return self._answer(pixels)
+        return self._model(pixels)
 
 
 def test_a_full_queue_refuses_at_once_and_empties(predictor: Predictor) -> None:
@@ -304,6 +334,32 @@ def test_a_slow_answer_and_a_slow_body_run_out_of_time(predictor: Predictor) -> 
     stopped.may_go_on.set()
 
 
+def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, slow = threading.Event(), picture("blue")
+
+    def read(data: bytes, *, max_pixels: int) -> Image.Image:
+        assert data != slow or may_go_on.wait(10)
+        return read_image(data, max_pixels=max_pixels)
+
+    monkeypatch.setattr("scda.serve.desk.read_image", read)
+    app = app_for(predictor, threads=2, timeout_seconds=0.5)
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+            waiting = asyncio.create_task(client.post("/v1/predict", content=slow))
+            await asyncio.sleep(0.05)
+            quick = await client.post("/v1/predict", content=RED)
+            assert (quick.status_code, waiting.done()) == (200, False)
+            assert code_of(await waiting) == "timeout"
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        may_go_on.set()
+
+
 def test_a_client_that_goes_away_is_no_bug(app: FastAPI) -> None:
     started: list[int] = []
 
@@ -322,10 +378,10 @@ def test_a_client_that_goes_away_is_no_bug(app: FastAPI) -> None:
 def test_a_bug_is_a_500_that_tells_nothing(predictor: Predictor) -> None:
     broken = copy.copy(predictor)
 
-    def fail(pixels: Sequence[Pixels]) -> list[Prediction]:
+    def fail(pixels: Sequence[Pixels]) -> Outputs:
         raise RuntimeError("secret")
 
-    broken.predict = fail  # type: ignore[method-assign]
+    broken.run = fail  # type: ignore[method-assign]
     response = predict(app_for(broken), content=RED)
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal"

@@ -53,7 +53,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(work, 10))
 
 
-async def ask_all(batcher: Batcher, values: Sequence[int]) -> list[Any]:
+async def ask_all(batcher: Batcher[Prediction], values: Sequence[int]) -> list[Any]:
     waiting = (batcher.answer(image(value)) for value in values)
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     return [a.label if isinstance(a, Prediction) else str(a) for a in answers]
@@ -81,6 +81,27 @@ def test_images_gather_while_the_model_is_at_work() -> None:
 
     run(work())
     assert model.calls == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_lanes_work_side_by_side_and_share_what_waits() -> None:
+    model = Model()
+
+    async def work() -> None:
+        batcher = Batcher(model, max_batch=8, lanes=2)
+        model.gate.clear()
+        tasks = []
+        for i in range(2):
+            tasks.append(asyncio.create_task(batcher.answer(image(i))))
+            while len(model.calls) <= i:  # the second call begins while the first one stands
+                await asyncio.sleep(0.001)
+        tasks += [asyncio.create_task(batcher.answer(image(i))) for i in range(2, 5)]
+        await asyncio.sleep(0.01)
+        assert len(model.calls) == 2
+        model.gate.set()
+        assert [(await task).label for task in tasks] == ["0", "1", "2", "3", "4"]
+
+    run(work())
+    assert model.calls == [[0], [1], [2, 3, 4]]
 
 
 def test_an_image_that_breaks_the_model_is_answered_alone() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
-TORCH_FREE = "bundle cpus errors files images index names parity predictor preprocess session"
+TORCH_FREE = (
+    "bundle cpus errors files images index names parity pieces predictor preprocess session"
+)
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
 MODULES += [f"scda.serve.{path.stem}" for path in sorted((FOLDER / "serve").glob("[!_]*.py"))]
 

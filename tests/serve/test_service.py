@@ -4,9 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -17,46 +15,14 @@ from scda.models.predictor import Predictor
 from scda.serve.command import serve_command
 from tests.bundles import picture
 from tests.serve.test_app import code_of, expected
-
-
-@dataclass
-class Server:
-    process: subprocess.Popen[bytes]
-    client: httpx.Client
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+from tests.serving import Server, free_port, serving
 
 
 @pytest.fixture(scope="module")
-def server(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(bundle: Path) -> Iterator[Server]:
     """The real thing, started once for this module as `scda-adapt serve` starts it."""
-    home, port = tmp_path_factory.mktemp("home"), free_port()
-    argv, environment = serve_command(bundle, port=port)
-    environment |= {"BENTOML_HOME": str(home), "SCDA_MAX_BYTES": "100000"}
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(argv, env=environment, cwd=home, stdout=log, stderr=log)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=10) as client:
-            wait_until_ready(client, process, home / "log")
-            yield Server(process, client)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_until_ready(client: httpx.Client, process: subprocess.Popen[bytes], log: Path) -> None:
-    for _ in range(600):
-        assert process.poll() is None, log.read_text()
-        try:
-            if client.get("/readyz").status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise AssertionError(log.read_text())
+    with serving(bundle, SCDA_MAX_BYTES="100000") as server:
+        yield server
 
 
 def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> None:
@@ -64,13 +30,18 @@ def test_it_answers_over_the_network(server: Server, predictor: Predictor) -> No
     form = server.client.post("/v1/predict", files={"image": picture("red")})
     raw = server.client.post("/v1/predict", content=picture("red"))
     assert form.json() == raw.json() == wanted
+    near = server.client.post("/v1/nearest", content=picture("red")).json()
+    assert near["prediction"] == wanted
+    (address,) = near["classes"][0]["exemplars"]
+    assert server.client.get(address).content == picture("red")
 
 
-def test_health_and_metrics_are_bentomls_and_the_rest_is_ours(server: Server) -> None:
+def test_health_is_bentomls_and_the_rest_is_ours(server: Server) -> None:
     assert server.client.get("/livez").status_code == 200
-    assert "bentoml_service_request_total" in server.client.get("/metrics").text
+    assert "scda_request_seconds" in server.client.get("/metrics").text
     assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
-    assert code_of(server.client.get("/")) == "not_found"
+    assert "What is it?" in server.client.get("/").text
+    assert server.client.get("/page.js").headers["content-type"].startswith("text/javascript")
     assert code_of(server.client.get("/nowhere")) == "not_found"
     assert code_of(server.client.put("/v1/model")) == "method_not_allowed"
 
@@ -107,6 +78,22 @@ def test_a_damaged_bundle_ends_the_start_with_one_line(bundle: Path, tmp_path: P
     assert ended.returncode == 5
     assert ended.stderr.splitlines() == [
         f"scda: {damaged}: model.onnx is damaged (checksum differs)"
+    ]
+
+
+def test_a_gpu_that_is_not_there_ends_the_start_with_one_line(bundle: Path) -> None:
+    code = """
+import ctypes.util
+ctypes.util.find_library = lambda name: None
+from scda.serve.service import load
+load()
+"""
+    environment = os.environ | {"SCDA_BUNDLE": str(bundle), "SCDA_PROVIDER": "cuda"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines() == [
+        "scda: provider cuda asked for, this machine or onnxruntime has none"
     ]
 
 

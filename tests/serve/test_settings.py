@@ -19,6 +19,7 @@ def test_every_variable_is_read() -> None:
         {
             "SCDA_BUNDLE": "b",
             "SCDA_API_KEY": "key",
+            "SCDA_PUBLIC_METRICS": "1",
             "SCDA_MAX_BYTES": "1",
             "SCDA_MAX_PIXELS": "2",
             "SCDA_MAX_FILES": "3",
@@ -32,6 +33,7 @@ def test_every_variable_is_read() -> None:
     assert settings == Settings(
         bundle=Path("b"),
         api_key="key",
+        public_metrics=True,
         max_bytes=1,
         max_pixels=2,
         max_files=3,
@@ -47,3 +49,11 @@ def test_every_variable_is_read() -> None:
 def test_a_wrong_number_is_named(value: str) -> None:
     with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; want a whole number, 1 or more"):
         Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": value})
+
+
+def test_a_flag_is_0_or_1() -> None:
+    for value, expected in (("0", False), ("", False), ("1", True)):
+        environment = {"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": value}
+        assert Settings.from_environment(environment).public_metrics is expected
+    with pytest.raises(UsageError, match=r"SCDA_PUBLIC_METRICS is 'yes'; want 0 or 1"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": "yes"})

@@ -1,0 +1,172 @@
+"""What is installed and what it really does here; every problem is a line that says what to do.
+
+Works without torch, and where a library is broken: finding that is what it is for.
+"""
+
+import os
+import platform
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from PIL import features
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import GateError, ImageError, ScdaError
+
+BROKEN, UNREADABLE = GateError.exit_code, ImageError.exit_code  # exit codes of a problem
+_PACKAGES = (
+    *("scda", "onnxruntime", "onnxruntime-gpu", "faiss-cpu", "bentoml", "pillow", "numpy"),
+    *("torch", "torchvision", "timm"),
+)
+_CODECS = {"jpg": "JPEG", "zlib": "PNG", "webp": "WebP", "avif": "AVIF", "libtiff": "TIFF"}
+_CODECS |= {"jpg_2000": "JPEG 2000"}  # what Pillow calls a codec → the format
+# An ONNX model that gives its input back: all it takes to see which provider a session gets.
+_MODEL = bytes.fromhex(
+    "08083a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
+    "0f0a0179120a0a08080112040a02080142040a00100d"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong and what to do, in one line; `exit_code` as in the contract."""
+
+    message: str
+    exit_code: int = BROKEN
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What was found: facts by name, and what is wrong."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 where nothing is wrong, else that of the worst problem."""
+        return max((problem.exit_code for problem in self.problems), default=0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts and the problems as plain JSON values."""
+        return {**self.facts, "problems": [problem.message for problem in self.problems]}
+
+
+def examine(bundle: Path | None = None) -> Examination:
+    """Look at packages, devices, threads, codecs, and at a bundle if there is one."""
+    parts = [_packages(), _cpus(), _gpus(), _provider(), _torch(), _codecs()]
+    parts += [_bundle(bundle)] if bundle else []
+    found = _joined(parts)
+    return _joined([found, _idle_gpu(found.facts)])
+
+
+def _joined(parts: Iterable[Examination]) -> Examination:
+    facts: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for part in parts:
+        facts |= part.facts
+        problems += part.problems
+    return Examination(facts, tuple(problems))
+
+
+def _packages() -> Examination:
+    found = {name: _version(name) for name in _PACKAGES}
+    clash = found["onnxruntime"] and found["onnxruntime-gpu"]
+    what_to_do = "pip uninstall both, then pip install one of them"
+    message = f"onnxruntime and onnxruntime-gpu overwrite each other's files; {what_to_do}"
+    facts = {name: said or "not installed" for name, said in found.items()}
+    facts |= {"python": platform.python_version(), "platform": platform.platform()}
+    return Examination(facts, (Problem(message),) if clash else ())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpus() -> Examination:
+    facts = {"cpus_usable": usable_cpus(), "cpus_of_machine": os.cpu_count()}
+    names = ("OMP_NUM_THREADS", "SCDA_THREADS")
+    return Examination(facts | {name: os.environ.get(name, "not set") for name in names})
+
+
+def _gpus() -> Examination:
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):  # no such program: no driver, no GPU
+        return Examination({"gpus": []})
+    return Examination({"gpus": said.stdout.splitlines()})
+
+
+def _provider() -> Examination:
+    """Say what ONNX Runtime offers, and what a session really gets: that may be less."""
+    try:
+        import onnxruntime as ort
+
+        from scda.models.session import Session
+
+        offered = ort.get_available_providers()
+        with tempfile.TemporaryDirectory() as folder:
+            model = Path(folder) / "identity.onnx"
+            model.write_bytes(_MODEL)
+            got = Session(model, threads=1).provider
+    except Exception as error:  # whatever a broken installation raises
+        message = f"onnxruntime does not work: {error}; pip install --force-reinstall it"
+        return Examination({"provider": "none"}, (Problem(message),))
+    return Examination({"providers_offered": offered, "provider": got})
+
+
+def _torch() -> Examination:
+    try:
+        import torch
+    except ImportError:  # training alone needs it
+        return Examination()
+    except Exception as error:
+        message = f"torch does not work: {error}; pip install --force-reinstall torch"
+        return Examination({}, (Problem(message),))
+    return Examination({"torch_device": "cuda" if torch.cuda.is_available() else "cpu"})
+
+
+def _idle_gpu(facts: dict[str, Any]) -> Examination:
+    """Find the GPU that is there and not used: both libraries say nothing and take the CPU."""
+    problems = []
+    if facts["gpus"] and facts["provider"] == "cpu":
+        offered = "CUDAExecutionProvider" in facts["providers_offered"]
+        cure = "update the driver, or pip install 'onnxruntime-gpu[cuda,cudnn]'"
+        cure = cure if offered else "pip uninstall onnxruntime, then pip install onnxruntime-gpu"
+        problems.append(Problem(f"a GPU is there and ONNX Runtime runs on the CPU; {cure}"))
+    if facts["gpus"] and facts.get("torch_device") == "cpu":
+        cure = "update the driver, or install torch for its CUDA version"
+        problems.append(Problem(f"a GPU is there and torch runs on the CPU; {cure}"))
+    return Examination({}, tuple(problems))
+
+
+def _codecs() -> Examination:
+    there = [name for codec, name in _CODECS.items() if features.check(codec)]
+    missing = [name for name in _CODECS.values() if name not in there]
+    cure = "pip install --upgrade --force-reinstall pillow"
+    problems = [Problem(f"Pillow reads no {name} here; {cure}", UNREADABLE) for name in missing]
+    return Examination({"codecs": there}, tuple(problems))
+
+
+def _bundle(path: Path) -> Examination:
+    facts = {"bundle": str(path)}
+    try:
+        from scda.models.bundle import bundle_folder
+        from scda.models.predictor import load_predictor
+
+        manifest = load_predictor(bundle_folder(path)).manifest
+    except ScdaError as error:
+        return Examination(facts, (Problem(str(error), error.exit_code),))
+    except ImportError as error:
+        message = f"the bundle cannot be checked: {error}; pip install --force-reinstall scda"
+        return Examination(facts, (Problem(message),))
+    return Examination(facts | {"model_id": manifest.id, "status": list(manifest.status)})

@@ -1,0 +1,111 @@
+"""The methods of other papers, and one run of one of them, scored as scda's runs are.
+
+They reject and find no classes, so what they reject is divided by k-means, in the space that scda
+clusters, at the k of the largest silhouette.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+
+from estimators import distances, mean_silhouette
+from methods import dance, osbp, ovanet, shot, source_only, sta, uniot
+from methods.training import PAPERS_RATE, UNKNOWN, Fit, Prediction
+from results import Record
+from runs import Inputs, Run, accuracy, known_share, percent
+from scda.adapt.config import TrainConfig
+from scda.adapt.discover import Candidates, cluster_space, nobody
+from scda.adapt.evaluate import Scored, measured
+from scda.adapt.kmeans import Points, sweep
+from scda.adapt.metrics import Labels
+from scda.models.index import Features
+
+METHODS: dict[str, Fit] = {
+    "source_only": source_only.fit,
+    "osbp": osbp.fit,
+    "sta": sta.fit,
+    "shot": shot.fit,
+    "ovanet": ovanet.fit,
+    "dance": dance.fit,
+    "uniot": uniot.fit,
+    # The same at the rate of their papers, which was chosen for ten times as many steps.
+    "shot_1e-2": partial(shot.fit, decay_from=PAPERS_RATE),
+    "ovanet_1e-2": partial(ovanet.fit, decay_from=PAPERS_RATE),
+    "dance_1e-2": partial(dance.fit, decay_from=PAPERS_RATE),
+}
+
+
+def measure_other(run: Run, inputs: Inputs) -> Record:
+    """Return the record of a run; the truth is looked at after training has ended."""
+    started = time.monotonic()
+    num_known = run.lists.num_known
+    with threadpool_limits(1):
+        prediction = predict(run.name["method"], inputs, run.config)
+        predicted, confidence = divided(prediction, inputs.target.numpy(), num_known, run.config)
+    seconds = time.monotonic() - started
+    truth = np.array(run.lists.truth)
+    scored = Scored(
+        truth,
+        predicted,
+        confidence,
+        prediction.newness.numpy(),
+        prediction.features.numpy(),
+        [str(label) for label in np.unique(truth[truth >= num_known])],
+        0,
+    )
+    k_star = len(np.unique(predicted[predicted >= num_known]))
+    return {
+        **run.name,
+        **measured(scored, num_known=num_known, k_star=k_star),
+        "accuracy": percent(accuracy(truth, predicted, num_known)),
+        "known_share": percent(known_share(truth, predicted, num_known)),
+        "status": ["ok"],
+        "seconds": round(seconds, 2),
+    }
+
+
+def predict(method: str, inputs: Inputs, config: TrainConfig) -> Prediction:
+    """Return what a method says of the target."""
+    torch.manual_seed(config.seed)
+    generator = torch.Generator().manual_seed(config.seed)
+    return METHODS[method](inputs.source, inputs.target, config, generator)
+
+
+def divided(
+    prediction: Prediction, backbone: Points, num_known: int, config: TrainConfig
+) -> tuple[Labels, Features]:
+    """Return labels (N,), from K on for clusters of what was rejected, and a confidence (N,).
+
+    The confidence, minus the distance to the cluster's centre, orders the images of a cluster.
+    """
+    labels = prediction.labels.numpy().copy()
+    confidence = np.zeros(len(labels), np.float32)
+    rejected = np.flatnonzero(labels == UNKNOWN)
+    if len(rejected):
+        candidates = Candidates(nobody(), nobody(), rejected)
+        points = cluster_space(prediction.features.numpy(), backbone, candidates, config)
+        clusters = _by_silhouette(points, config)
+        labels[rejected] = num_known + clusters
+        centres = np.stack([points[clusters == c].mean(axis=0) for c in range(clusters.max() + 1)])
+        confidence[rejected] = -np.linalg.norm(points - centres[clusters], axis=1)
+    return labels, confidence
+
+
+def _by_silhouette(points: Points, config: TrainConfig) -> Labels:
+    """Return k-means at the k, two or more, of the largest mean silhouette; one where it is none.
+
+    Source: Rousseeuw 1987.
+    """
+    most = min(config.k_max, len(np.unique(points, axis=0)) - 1)
+    between = distances(points)
+    best, labels = -1.0, np.zeros(len(points), np.int64)
+    counts = range(2, most + 1)
+    for runs in sweep(points, counts, restarts=config.restarts, seed=config.seed) if counts else ():
+        tried = min(runs, key=lambda run: run.sse).labels
+        score = mean_silhouette(between, tried)
+        if score > best:
+            best, labels = score, tried
+    return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)

@@ -1,0 +1,204 @@
+"""The command of every benchmark: plan the runs, do what is missing, keep it, print the tables."""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import projection
+import results
+import stress
+import tables
+from baselines import METHODS, measure_other
+from estimators import k_runs, measure_k
+from projection import measure_projection, projection_png
+from protocols import DataSet
+from results import Record
+from runs import Inputs, Run, inputs_of, measure, one_thread
+from scda.adapt.cli import user_cache
+from scda.adapt.data import job_backbone
+from scda.adapt.features import extract
+from scda.models.errors import DataError, ScdaError, UsageError
+from scda.models.files import write_atomically
+from stress import stress_runs
+from studies import Request, ablation_runs, check, main_runs, ratio_runs
+
+_METHODS = ("scda", *METHODS)
+
+
+def measure_any(run: Run, inputs: Inputs) -> Record:
+    """Return the record of a run, be it scda's or another method's."""
+    own = run.name["method"] == "scda"
+    return measure(run, inputs) if own else measure_other(run, inputs)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run, what one run measures, and how the records are shown."""
+
+    plan: Callable[[Request], list[Run]]
+    measure: Callable[[Run, Inputs], Record]
+    table: Callable[[Sequence[Record]], str]
+    tasks: tuple[str, ...] = ()  # without --tasks; empty takes all
+    compares: bool = False  # takes --method
+    anywhere: bool = False  # on every data set; the others change the classes of Office-31
+    figure: Callable[[Sequence[Record]], bytes] | None = None  # a PNG
+
+
+_STUDIES = {
+    "main": Study(main_runs, measure_any, tables.main_tables, compares=True, anywhere=True),
+    "ablation": Study(ablation_runs, measure, tables.ablation_table),
+    "k": Study(k_runs, measure_k, tables.k_table),
+    "stress": Study(stress_runs, measure, tables.stress_table, tasks=stress.TASKS),
+    "ratio": Study(
+        ratio_runs, measure_any, tables.ratio_table, tasks=("A-W", "A-D"), compares=True
+    ),
+    "tsne": Study(
+        main_runs,
+        measure_projection,
+        projection.summary,
+        tasks=("A-D",),
+        figure=projection_png,
+    ),
+}
+
+
+def main(data: DataSet, arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, print the tables, and return the exit code."""
+    options = _parser(data).parse_args(arguments)
+    try:
+        _benchmark(data, options)
+    except ScdaError as error:
+        print(f"{data.name}: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _benchmark(data: DataSet, options: argparse.Namespace) -> None:
+    request = _request(data, options)
+    study = _STUDIES[request.study]
+    runs = study.plan(request)
+    there = {run.name["variant"] for run in runs}
+    there |= {variant.split("/")[0] for variant in there}
+    if strange := [row for row in request.rows if row not in there]:
+        raise UsageError(f"study {request.study} has no row {' or '.join(strange)}")
+    done = {results.key(record) for record in results.read(options.out)}
+    missing = [run for run in runs if results.key(run.name) not in done]
+    _say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
+    started = time.monotonic()
+    features = _features(missing, request.cache)
+    records = _records(missing, features, study.measure, options.jobs)
+    for number, record in enumerate(records, 1):
+        results.append(options.out, record)
+        _say(f"{number} of {len(missing)}, {time.monotonic() - started:.0f} s: {_line(record)}")
+    by_key = {results.key(record): record for record in results.read(options.out)}
+    wanted = [by_key[results.key(run.name)] for run in runs]
+    print(study.table(wanted))
+    if study.figure and options.figure:
+        write_atomically(options.figure, study.figure(wanted))
+
+
+def _request(data: DataSet, options: argparse.Namespace) -> Request:
+    there = [name for name, study in _STUDIES.items() if study.anywhere or data.name == "office31"]
+    if options.study not in there:
+        raise UsageError(f"study is {options.study!r}, want {' or '.join(there)}")
+    study = _STUDIES[options.study]
+    methods = _METHODS if options.method == ["all"] else tuple(options.method or ["scda"])
+    if strange := [name for name in methods if name not in _METHODS]:
+        wanted = " or ".join((*_METHODS, "all"))
+        raise UsageError(f"method is {strange[0]!r}, want {wanted}")
+    if methods != ("scda",) and not study.compares:
+        raise UsageError(f"study {options.study} is of scda alone; leave out --method")
+    if options.figure and not study.figure:
+        raise UsageError(f"study {options.study} has no figure; leave out --figure")
+    if min(options.seeds, options.jobs) < 1:
+        raise UsageError(f"{options.seeds} seeds and {options.jobs} jobs; want 1 or more of each")
+    request = Request(
+        options.root,
+        options.protocol,
+        options.study,
+        options.preset,
+        tuple(options.tasks or study.tasks or data.tasks),
+        options.seeds,
+        options.cache,
+        tuple(options.rows),
+        methods,
+        data,
+        {"backbone": options.backbone, "weights": options.weights},
+    )
+    check(request)
+    return request
+
+
+def _features(runs: Sequence[Run], cache: Path) -> dict[Path, NDArray[np.float32]]:
+    """Return the backbone's features of every image that a run needs."""
+    if not runs:
+        return {}
+    paths = sorted({path for run in runs for path in run.lists.source + run.lists.target})
+    _say(f"features of {len(paths)} images")
+    extracted = extract(paths, job_backbone(runs[0].config), cache_folder=cache)
+    if extracted.rejected:
+        raise DataError(f"{extracted.rejected[0].path}: {extracted.rejected[0].message}")
+    return dict(zip(extracted.paths, extracted.features, strict=True))
+
+
+def _records(
+    runs: Sequence[Run],
+    features: dict[Path, NDArray[np.float32]],
+    measure: Callable[[Run, Inputs], Record],
+    jobs: int,
+) -> Iterator[Record]:
+    """Yield the record of every run as it ends, from `jobs` processes of one thread each."""
+    work = ((run, inputs_of(run.lists, features)) for run in runs)
+    if jobs == 1:
+        one_thread()
+        for run, inputs in work:
+            yield measure(run, inputs)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=one_thread) as pool:
+        pending: set[Future[Record]] = set()
+        for run, inputs in work:
+            pending.add(pool.submit(measure, run, inputs))
+            if len(pending) > jobs:  # no more ahead: each holds megabytes of features
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        yield from (future.result() for future in pending)
+
+
+def _line(record: Record) -> str:
+    figures = {name: record[name] for name in ("os", "os_star", "hos", "k_star") if name in record}
+    told = ", ".join(f"{name} {value}" for name, value in figures.items())
+    name = " ".join((record["method"], record["variant"]))
+    return f"{name}, {record['task']}, seed {record['seed']}: {told}"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _parser(data: DataSet) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"{data.name}.py")
+    add = parser.add_argument
+    add("--root", type=Path, required=True, help=f"folder of {data.layout}")
+    add("--out", type=Path, required=True, help="results, one JSON object per run; added to")
+    add("--protocol", default=data.protocols[0], help=f"{' or '.join(data.protocols)}")
+    add("--study", default="main", help=f"main (default), or {', '.join(list(_STUDIES)[1:])}")
+    add("--preset", default="robust", help="robust (default) or paper")
+    add("--method", action="append", help=f"{', '.join(_METHODS)} or all; again for several")
+    add("--backbone", help="as in `scda-adapt train`")
+    add("--weights", help="file with the backbone's weights")
+    add("--tasks", nargs="+", help=f"such as {data.tasks[0]}; without it the study's own")
+    add("--rows", nargs="+", default=[], help="variants, or stress cases; without it all")
+    add("--seeds", type=int, default=3, help="runs of each task, seeds 0, 1, … (3)")
+    add("--figure", type=Path, help="where study tsne puts its PNG")
+    add("--cache", type=Path, default=user_cache() / "features", help="folder of features")
+    add("--jobs", type=int, default=1, help="processes of one thread each (1)")
+    return parser

@@ -1,0 +1,112 @@
+"""Load on a server: clients that send files and keep their connections, and what it took them."""
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one spell of load measured."""
+
+    latencies: tuple[float, ...]  # seconds, one per answer
+    seconds: float  # from the first request to the last answer
+    client_seconds: float  # of processor time that the clients took
+
+    @property
+    def rate(self) -> float:
+        """Answers per second."""
+        return len(self.latencies) / self.seconds
+
+    def quantile(self, share: float) -> float:
+        """Return the latency, in seconds, that `share` of the answers kept to."""
+        return sorted(self.latencies)[
+            min(len(self.latencies) - 1, int(share * len(self.latencies)))
+        ]
+
+
+def keep_busy(
+    url: str, field: str, files: Sequence[bytes], *, clients: int, seconds: float
+) -> Load:
+    """Let each client send its next file as soon as it has its answer.
+
+    Args:
+        url: Of the route.
+        field: The form's field for the file.
+        files: Sent in turn.
+        clients: Each with a connection of its own.
+        seconds: After them no request begins.
+    """
+    return asyncio.run(_keep_busy(url, field, files, clients, seconds))
+
+
+async def _keep_busy(
+    url: str, field: str, files: Sequence[bytes], clients: int, seconds: float
+) -> Load:
+    latencies: list[float] = []
+    turns = itertools.cycle(files)
+    async with _session(clients) as session:
+        end = time.perf_counter() + seconds
+
+        async def client() -> None:
+            while (began := time.perf_counter()) < end:
+                await _send(session, url, field, next(turns))
+                latencies.append(time.perf_counter() - began)
+
+        return await _measured(latencies, [client() for _ in range(clients)])
+
+
+def arrive(url: str, field: str, files: Sequence[bytes], *, rate: float, seconds: float) -> Load:
+    """Send files at random moments, on average `rate` per second, whether or not answers come.
+
+    A latency counts from the moment planned: a server that stalls cannot make its clients wait
+    with asking, and so hide it.
+    """
+    return asyncio.run(_arrive(url, field, files, rate, seconds))
+
+
+async def _arrive(
+    url: str, field: str, files: Sequence[bytes], rate: float, seconds: float
+) -> Load:
+    latencies: list[float] = []
+    chance, moments, moment = random.Random(0), [], 0.0
+    while (moment := moment + chance.expovariate(rate)) < seconds:
+        moments.append(moment)
+    async with _session(0) as session:
+        start = time.perf_counter()
+
+        async def request(moment: float, file: bytes) -> None:
+            await asyncio.sleep(max(0.0, start + moment - time.perf_counter()))
+            await _send(session, url, field, file)
+            latencies.append(time.perf_counter() - start - moment)
+
+        pairs = zip(moments, itertools.cycle(files), strict=False)
+        return await _measured(latencies, [request(*pair) for pair in pairs])
+
+
+async def _measured(latencies: list[float], work: Sequence[Coroutine[None, None, None]]) -> Load:
+    began, processor = time.perf_counter(), time.process_time()
+    await asyncio.gather(*work)
+    seconds, client_seconds = time.perf_counter() - began, time.process_time() - processor
+    return Load(tuple(latencies), seconds, client_seconds)
+
+
+@asynccontextmanager
+async def _session(connections: int) -> AsyncIterator[aiohttp.ClientSession]:
+    """Yield a session of so many connections at most; 0 sets no limit."""
+    connector = aiohttp.TCPConnector(limit=connections)
+    async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as session:
+        yield session
+
+
+async def _send(session: aiohttp.ClientSession, url: str, field: str, file: bytes) -> None:
+    form = aiohttp.FormData()
+    form.add_field(field, file, filename="image.jpg", content_type="image/jpeg")
+    async with session.post(url, data=form) as answer:
+        await answer.read()

@@ -1,0 +1,1 @@
+"""Other papers' methods, each written from its description, on the features that scda sees."""

@@ -1,0 +1,48 @@
+"""OSBP: an extra class `unknown`, held at a half by the classifier and pushed off it by F.
+
+Saito, Yamamoto, Ushiku, Harada 2018, "Open Set Domain Adaptation by Backpropagation",
+https://arxiv.org/abs/1804.10427: cross-entropy on the source, binary cross-entropy of the target's
+probability of `unknown` against t = 0.5, whose gradient is reversed between C and F, weight 1.
+With frozen features the paper trains its new layers by momentum SGD at the rate 1e-3, as scda.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+from torch import Generator, Tensor, nn
+
+from methods.training import (
+    UNKNOWN,
+    Prediction,
+    minimise,
+    new_head,
+    num_classes,
+    source_batches,
+    target_batches,
+    total_steps,
+)
+from scda.adapt.config import TrainConfig
+from scda.adapt.losses import adversarial, reverse_gradient
+from scda.adapt.train import Labelled, Networks, infer
+
+
+def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
+    """Play the game; reject what `unknown` is the likeliest class of."""
+    num_known = num_classes(source)
+    head = new_head(target, config)
+    networks = Networks(head, nn.Linear(head.width, num_known + 1))
+    of_source = source_batches(source, config, generator)
+    of_target = target_batches(target, config, generator)
+
+    def loss() -> Tensor:
+        features, labels = next(of_source)
+        against = reverse_gradient(networks.head(target[next(of_target)]))
+        # scda's form `sample` of L_adv is this paper's loss.
+        game = adversarial(networks.classifier(against), form="sample")
+        return F.cross_entropy(networks.logits(features), labels) + game
+
+    steps = total_steps(config, num_known, len(target))
+    minimise([networks.head, networks.classifier], loss, steps, config)
+    logits, adapted = infer(networks, target)
+    predicted = logits.argmax(dim=1)
+    labels = torch.where(predicted == num_known, UNKNOWN, predicted)
+    return Prediction(labels, logits.softmax(dim=1)[:, -1], adapted)

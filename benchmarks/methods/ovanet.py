@@ -1,0 +1,82 @@
+"""OVANet: one classifier per class that knows when an image is not of it.
+
+Saito and Saenko 2021, "OVANet: One-vs-All Network for Universal Domain Adaptation",
+https://arxiv.org/abs/2104.03344: a closed-set classifier, K one-vs-all classifiers trained with the
+hardest negative alone, and the entropy of the one-vs-all outputs made small on the target with
+weight 0.1. The paper's rate is 1e-2 with inverse decay (`decay_from`).
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+from torch import Generator, Tensor, nn
+
+from methods.training import (
+    Prediction,
+    minimise,
+    new_head,
+    num_classes,
+    rejected_above,
+    source_batches,
+    target_batches,
+    total_steps,
+)
+from scda.adapt.config import TrainConfig
+from scda.adapt.train import Labelled, Networks, infer
+
+_OPEN_ENTROPY = 0.1  # weight
+
+
+def fit(
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    generator: Generator,
+    *,
+    decay_from: float = 0.0,
+) -> Prediction:
+    """Train both kinds of classifier; reject where the likeliest class's own one says no."""
+    num_known = num_classes(source)
+    head = new_head(target, config)
+    networks = Networks(head, nn.Linear(head.width, num_known))
+    one_vs_all = nn.Linear(head.width, num_known)  # logits of `is of this class`
+    of_source = source_batches(source, config, generator)
+    of_target = target_batches(target, config, generator)
+
+    def loss() -> Tensor:
+        features, labels = next(of_source)
+        features = head(features)
+        closed = F.cross_entropy(networks.classifier(features), labels)
+        is_of_class = one_vs_all(head(target[next(of_target)]))
+        return (
+            closed
+            + hard_negatives(one_vs_all(features), labels)
+            + _OPEN_ENTROPY * open_entropy(is_of_class)
+        )
+
+    steps = total_steps(config, num_known, len(target))
+    modules = [head, networks.classifier, one_vs_all]
+    minimise(modules, loss, steps, config, decay_from=decay_from)
+    logits, adapted = infer(networks, target)
+    closest = logits.argmax(dim=1)
+    with torch.no_grad():
+        accepted = one_vs_all(adapted).sigmoid().gather(1, closest[:, None])[:, 0]
+    return rejected_above(1 - accepted, 0.5, closest, adapted)
+
+
+def hard_negatives(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return -log p(of its class) - log of the least p(not of another class), the mean over rows.
+
+    Args:
+        logits: (N, K), of `is of this class`.
+        labels: (N,).
+    """
+    of_class = F.one_hot(labels, logits.shape[1]).bool()
+    accepted = F.logsigmoid(logits[of_class])
+    refused = F.logsigmoid(-logits).masked_fill(of_class, 0.0).min(dim=1).values
+    return -(accepted + refused).mean()
+
+
+def open_entropy(logits: Tensor) -> Tensor:
+    """Return the mean entropy of all one-vs-all outputs (N, K), in nats."""
+    probs = logits.sigmoid()
+    return -(probs * F.logsigmoid(logits) + (1 - probs) * F.logsigmoid(-logits)).mean()

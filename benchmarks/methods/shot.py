@@ -1,0 +1,112 @@
+"""SHOT, open-set form: the source's classifier is kept, the target moves towards it.
+
+Liang, Hu, Feng 2020, "Do We Really Need to Access the Source Data? Source Hypothesis Transfer for
+Unsupervised Domain Adaptation", https://arxiv.org/abs/2002.08546: source training with labels
+smoothed by 0.1; then, with C frozen, information maximisation and pseudo-labels from class
+centroids, weight 0.3, over target images whose entropy falls into the lower of two k-means
+clusters; what falls into the higher one is unknown, in training and in the answer. The paper's
+rate is 1e-2 with inverse decay (`decay_from`). Source training has scda's pre-training steps, the
+target the rest; pseudo-labels are made anew as often as scda discovers.
+"""
+
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+from sklearn.cluster import KMeans
+from torch import Generator, Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from methods.training import (
+    Prediction,
+    entropy,
+    minimise,
+    new_head,
+    num_classes,
+    rejected_above,
+    source_batches,
+    target_batches,
+    total_steps,
+)
+from scda.adapt.config import TrainConfig
+from scda.adapt.train import Labelled, Networks, infer
+
+_SMOOTHING = 0.1
+_PSEUDO = 0.3  # weight
+_CENTROID_ROUNDS = 2
+
+
+def fit(
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    generator: Generator,
+    *,
+    decay_from: float = 0.0,
+) -> Prediction:
+    """Train on the source, then on the target alone; reject the cluster of higher entropy."""
+    num_known = num_classes(source)
+    head = new_head(target, config)
+    networks = Networks(head, weight_norm(nn.Linear(head.width, num_known)))
+    _train_source(networks, source, config, generator, decay_from)
+    networks.classifier.requires_grad_(False)
+    left = total_steps(config, num_known, len(target)) - config.pretrain_length(num_known)
+    batches = target_batches(target, config, generator)
+    rounds = max(1, config.iterations)
+    for _ in range(rounds):
+        labels, known = pseudo_labels(networks, target, config.seed)
+        head.train()
+
+        def loss(labels: Tensor = labels, known: Tensor = known) -> Tensor:
+            rows = next(batches)
+            logits = networks.logits(target[rows])[known[rows]]
+            wanted = labels[rows][known[rows]]
+            if not len(logits):  # a batch of unknown images teaches nothing
+                return networks.logits(target[rows]).sum() * 0
+            return information(logits) + _PSEUDO * F.cross_entropy(logits, wanted)
+
+        minimise([head], loss, left // rounds, config, decay_from=decay_from)
+    logits, adapted = infer(networks, target)
+    entropies = entropy(logits)
+    return rejected_above(entropies, halves(entropies, config.seed), logits.argmax(dim=1), adapted)
+
+
+def _train_source(
+    networks: Networks,
+    source: Labelled,
+    config: TrainConfig,
+    generator: Generator,
+    decay_from: float,
+) -> None:
+    batches = source_batches(source, config, generator)
+
+    def loss() -> Tensor:
+        features, labels = next(batches)
+        return F.cross_entropy(networks.logits(features), labels, label_smoothing=_SMOOTHING)
+
+    steps = config.pretrain_length(num_classes(source))
+    modules = [networks.head, networks.classifier]
+    minimise(modules, loss, steps, config, decay_from=decay_from)
+
+
+def information(logits: Tensor) -> Tensor:
+    """Return the mean entropy less the entropy of the mean prediction, in nats."""
+    mean = logits.softmax(dim=1).mean(dim=0)
+    return entropy(logits).mean() + (mean * mean.clamp_min(1e-12).log()).sum()
+
+
+def halves(entropies: Tensor, seed: int) -> float:
+    """Return the entropy between the two clusters of 2-means."""
+    kmeans = KMeans(2, n_init=10, random_state=seed).fit(entropies.numpy()[:, None])
+    return float(kmeans.cluster_centers_.mean())
+
+
+def pseudo_labels(networks: Networks, target: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Return the nearest class centroid of every image (N,), and which images are known (N,)."""
+    logits, features = infer(networks, target)
+    entropies = entropy(logits)
+    known = entropies <= halves(entropies, seed)
+    features = F.normalize(F.pad(features, (0, 1), value=1.0))  # a constant, then length 1
+    weights = logits.softmax(dim=1)
+    for _ in range(_CENTROID_ROUNDS):
+        centroids = F.normalize(weights[known].T @ features[known])  # (K, D + 1)
+        labels = (features @ centroids.T).argmax(dim=1)
+        weights = F.one_hot(labels, logits.shape[1]).float()
+    return labels, known

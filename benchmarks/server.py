@@ -1,0 +1,105 @@
+"""A server as a process of its own: from its start until it answers, to its end."""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import psutil
+
+from scda.serve.command import serve_command
+
+_START_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is ready."""
+
+    process: psutil.Popen
+    url: str  # of its root, without the last slash
+
+    @property
+    def rss_bytes(self) -> int:
+        """The resident memory of all its processes; pages that they share count in each."""
+        return sum(process.memory_info().rss for process in self.processes)
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """The process started, and all that came of it."""
+        return [self.process, *self.process.children(recursive=True)]
+
+
+@contextmanager
+def ours(bundle: Path, *, workers: int = 1, **settings: str) -> Iterator[Server]:
+    """Serve a bundle as `scda-adapt serve` does; `settings` are SCDA_ variables."""
+    with tempfile.TemporaryDirectory() as home:
+        port = free_port()
+        argv, environment = serve_command(bundle, port=port, workers=workers)
+        environment |= {"BENTOML_HOME": home, **settings}
+        with started(argv, environment, port, ready="/readyz") as server:
+            yield server
+
+
+@contextmanager
+def litserve(bundle: Path, *, workers: int, threads: int) -> Iterator[Server]:
+    """Serve a bundle's model with LitServe: `workers` processes of `threads` threads each."""
+    port = free_port()
+    script = Path(__file__).with_name("litserve_app.py")
+    argv = [sys.executable, str(script), *map(str, (bundle, port, workers, threads))]
+    with started(argv, os.environ, port, ready="/health") as server:
+        yield server
+
+
+@contextmanager
+def started(
+    argv: Sequence[str], environment: Mapping[str, str], port: int, *, ready: str
+) -> Iterator[Server]:
+    """Run a server until the block ends; its output is shown if it never gets ready."""
+    with tempfile.TemporaryFile() as log:
+        process = psutil.Popen(list(argv), env=dict(environment), stdout=log, stderr=log)
+        server = Server(process, f"http://127.0.0.1:{port}")
+        try:
+            if not _is_up(server, ready):
+                log.seek(0)
+                raise SystemExit(log.read().decode(errors="replace"))
+            yield server
+        finally:
+            _end(server)
+
+
+def _is_up(server: Server, ready: str) -> bool:
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end and server.process.poll() is None:
+        try:
+            with urlopen(server.url + ready, timeout=5) as answer:
+                if answer.status == 200:
+                    return True
+        except (URLError, OSError):
+            pass
+        time.sleep(0.2)
+    return False
+
+
+def _end(server: Server) -> None:
+    try:
+        processes = server.processes
+    except psutil.NoSuchProcess:
+        return
+    server.process.terminate()
+    _, left = psutil.wait_procs(processes, timeout=30)
+    for process in left:
+        process.kill()
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -1,0 +1,92 @@
+"""What a service owner watches, as Prometheus reads it; docs/serving.md says what it means.
+
+Every label has few values, all known beforehand: nothing that a client sends becomes one.
+"""
+
+import os
+
+from fastapi import Response
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import Scope
+
+from scda.models.names import UNKNOWN
+from scda.models.predictor import Prediction, Predictor
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
+# Set by BentoML where several processes answer: each writes files there, and any adds them up.
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+
+
+class Metrics:
+    """The metrics of one application; two in one process do not see each other's."""
+
+    def __init__(self, predictor: Predictor, codes: tuple[str, ...]) -> None:
+        """Begin at zero, so that a rate sees the very first error, too.
+
+        Args:
+            predictor: Tells model, provider and names.
+            codes: Every error code there is.
+        """
+        self._predictor, self._registry = predictor, CollectorRegistry()
+        self._requests = self._histogram("request", "Request to answer.", ("route", "status"))
+        self.wait = self._histogram("queue_wait", "Waiting for a thread.", ("stage",))
+        self.decode = self._histogram("decode", "Bytes of an image to the model's input.")
+        self.inference = self._histogram("inference", "One call of the model, for a whole batch.")
+        self.batch = Histogram(
+            "scda_batch_images", "Images per call.", buckets=_IMAGES, registry=self._registry
+        )
+        self._images = self._counter("images", "Images answered.", ("kind", "outlier"))
+        self._errors = self._counter("errors", "Requests and images refused.", ("code",))
+        for kind in ("known", "discovered", UNKNOWN):
+            for outlier in ("false", "true"):
+                self._images.labels(kind, outlier)
+        for code in codes:
+            self._errors.labels(code)
+        for stage in ("decode", "model"):
+            self.wait.labels(stage)
+        self._names = self._gauge("names_version", "Version of the names in force.", ())
+        info = self._gauge("model_info", "What answers; always 1.", ("model_id", "provider"))
+        info.labels(predictor.manifest.id, predictor.session.provider).set(1)
+
+    def count_request(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count an answered request; what no route matched counts as `other`, whatever its path."""
+        route = getattr(scope.get("route"), "path", "other")
+        self._requests.labels(route, str(status)).observe(seconds)
+
+    def count_image(self, answer: Prediction) -> None:
+        """Count an answered image."""
+        self._images.labels(answer.kind, str(answer.outlier).lower()).inc()
+
+    def count_error(self, code: str) -> None:
+        """Count a refused request, or a refused image of a batch."""
+        self._errors.labels(code).inc()
+
+    def respond(self) -> Response:
+        """Return the metrics of all workers, in the text format."""
+        self._names.set(self._predictor.names.version)
+        registry = self._registry
+        if _FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(f"scda_{name}", text, labels, registry=self._registry)
+
+    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
+        name, registry = f"scda_{name}", self._registry
+        # Without a mode there would be a label per process.
+        return Gauge(name, text, labels, multiprocess_mode="mostrecent", registry=registry)
+
+    def _histogram(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
+        name = f"scda_{name}_seconds"
+        return Histogram(name, text, labels, buckets=_SECONDS, registry=self._registry)

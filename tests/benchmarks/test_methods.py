@@ -1,0 +1,166 @@
+"""Every method on made-up features: known and unknown clusters, moved between the domains."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+
+import baselines
+from baselines import METHODS, divided, measure_other, predict
+from methods import dance, ovanet, shot, sta, uniot
+from methods.training import UNKNOWN, Prediction, total_steps
+from protocols import Lists
+from runs import Inputs, Run
+from scda.adapt.config import TrainConfig
+from scda.adapt.metrics import open_set
+from scda.adapt.train import Labelled
+
+KNOWN, NEW, PER_CLASS, WIDTH = 5, 4, 24, 32
+CONFIG = TrainConfig(
+    head_widths=(64, 32), pretrain_steps=60, round_steps=30, iterations=2, lr=3e-3, k_max=8
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    inputs: Inputs
+    truth: np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    """5 known and 4 new Gaussians; the target is moved by nearly half of the classes' spread."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 1, (KNOWN + NEW, WIDTH))
+    shift = rng.normal(0, 0.4, WIDTH)
+    of_source = np.repeat(np.arange(KNOWN), PER_CLASS)
+    truth = rng.permutation(np.repeat(np.arange(KNOWN + NEW), PER_CLASS))
+
+    def images(labels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> torch.Tensor:
+        points = centres[labels] + rng.normal(0, 0.5, (len(labels), WIDTH))
+        return torch.from_numpy(points.astype(np.float32))
+
+    source = Labelled(images(of_source), torch.from_numpy(of_source))
+    return Made(Inputs(source, images(truth) + torch.from_numpy(shift).float()), truth)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_knows_known_classes_and_rejects_new_ones(made: Made, method: str) -> None:
+    prediction = predict(method, made.inputs, CONFIG)
+    labels = prediction.labels.numpy()
+    shares = open_set(made.truth, np.where(labels == UNKNOWN, KNOWN, labels), KNOWN)
+    # Chance is 0.2 for OS*; who rejects at random gets OS* + UNK = 1 even with all classes right.
+    assert shares["os_star"] > 0.6
+    assert shares["os_star"] + shares["unk_pooled"] > 1.1
+    is_new = torch.from_numpy(made.truth >= KNOWN)
+    new, known = prediction.newness[is_new], prediction.newness[~is_new]
+    assert (new[:, None] > known).float().mean() > 0.85
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
+    few = Inputs(made.inputs.source, made.inputs.target[:60])
+    short = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=1)
+    first, second = (predict(method, few, short) for _ in range(2))
+    torch.testing.assert_close(first.newness, second.newness)
+    assert first.labels.tolist() == second.labels.tolist()
+
+
+def test_all_train_as_many_steps_as_scda() -> None:
+    assert total_steps(CONFIG, KNOWN, 100) == 60 + 2 * 30
+    one_pass = TrainConfig(pretrain_steps=10, round_steps=0, iterations=2, batch_size=32)
+    assert total_steps(one_pass, KNOWN, 100) == 10 + 2 * 3
+
+
+def test_what_is_rejected_is_divided_by_silhouette() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 20)
+    points = (6 * np.eye(4)[truth] + rng.normal(0, 0.3, (80, 4))).astype(np.float32)
+    labels = torch.from_numpy(np.where(truth == 0, 0, UNKNOWN))
+    prediction = Prediction(labels, torch.zeros(80), torch.from_numpy(points))
+    predicted, confidence = divided(prediction, points, 1, CONFIG)
+    assert set(predicted) == {0, 1, 2, 3}
+    assert all(len(set(predicted[truth == label])) == 1 for label in range(4))
+    members = np.flatnonzero(truth == 3)
+    from_centre = np.linalg.norm(points[members] - points[members].mean(axis=0), axis=1)
+    assert confidence[members].argmax() == from_centre.argmin()
+
+
+def test_who_rejects_nothing_finds_nothing() -> None:
+    prediction = Prediction(torch.zeros(4, dtype=torch.int64), torch.zeros(4), torch.zeros(4, 2))
+    predicted, _ = divided(prediction, np.zeros((4, 2), np.float32), 1, CONFIG)
+    assert predicted.tolist() == [0, 0, 0, 0]
+
+
+def test_a_record_has_what_the_table_shows(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = torch.from_numpy(made.truth)
+    perfect = Prediction(
+        torch.where(truth < KNOWN, truth, UNKNOWN), (truth >= KNOWN).float(), made.inputs.target
+    )
+    monkeypatch.setitem(baselines.METHODS, "perfect", lambda *unused: perfect)
+    target = tuple(Path(str(row)) for row in range(len(made.truth)))
+    lists = Lists((), (), target, tuple(made.truth.tolist()), KNOWN)
+    record = measure_other(Run({"method": "perfect"}, lists, CONFIG), made.inputs)
+    assert (record["os"], record["hos"], record["auroc"]) == (100.0, 100.0, 100.0)
+    assert (record["k_star"], record["k_true"], record["acc_novel"]) == (4, 4, 100.0)
+
+
+def test_only_the_hardest_negative_counts() -> None:
+    logits = torch.tensor([[2.0, 1.0, -3.0]])
+    wanted = -F.logsigmoid(torch.tensor(2.0)) - F.logsigmoid(torch.tensor(-1.0))
+    torch.testing.assert_close(ovanet.hard_negatives(logits, torch.tensor([0])), wanted)
+
+
+def test_open_entropy_is_largest_at_a_half() -> None:
+    half, sure = (ovanet.open_entropy(torch.full((2, 3), logit)) for logit in (0.0, 20.0))
+    assert half.item() == pytest.approx(np.log(2))
+    assert sure.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_no_image_is_its_own_neighbour() -> None:
+    memory = torch.eye(3)
+    alone = dance.neighbourhood(memory[:1], torch.tensor([0]), memory, torch.eye(3)[1:2])
+    # Two other images and a prototype, all at a cosine of 0.
+    assert alone.item() == pytest.approx(np.log(3), rel=1e-5)
+
+
+def test_entropies_near_the_middle_are_left_alone() -> None:
+    away = dance.away_from(1.0, torch.tensor([1.2, 2.0, 0.1]))
+    assert away.item() == pytest.approx(-(1.0 + 0.9) / 3)
+
+
+def test_information_is_best_where_every_image_is_sure_and_classes_are_even() -> None:
+    sure = torch.tensor([[30.0, 0.0], [0.0, 30.0]])
+    assert shot.information(sure).item() == pytest.approx(-np.log(2), rel=1e-5)
+    assert shot.information(sure[:1]).item() == pytest.approx(0, abs=1e-5)
+
+
+def test_two_entropies_are_parted_between() -> None:
+    assert shot.halves(torch.tensor([0.1, 0.3, 1.9, 2.1]), 0) == pytest.approx(1.1)
+
+
+def test_the_surest_of_both_kinds_teach_what_is_known() -> None:
+    similarity = torch.tensor([0.05, 0.1, 0.5, 0.55, 0.9, 0.95])
+    features = torch.tensor([[-2.0], [-1.8], [1.5], [-1.5], [1.9], [2.0]])
+    weights = sta.knownness(features, similarity, 0)
+    assert (weights > 0.5).tolist() == [False, False, True, False, True, True]
+
+
+def test_transport_knows_images_near_a_prototype_and_no_other() -> None:
+    cosines = torch.tensor([[0.9, 0.1], [0.9, 0.0], [0.1, 0.9], [0.2, 0.1], [0.1, 0.1]])
+    even = uniot.Classes(torch.tensor([0.5, 0.5]), torch.ones(2, dtype=torch.float64))
+    plan = uniot.unbalanced_transport(cosines, even, 4)
+    assert plan.known.tolist() == [True, True, True, False]
+    assert plan.classes[:3].tolist() == [0, 0, 1]
+    assert plan.marginal.sum().item() == pytest.approx(1)
+    again = uniot.unbalanced_transport(cosines, uniot.Classes(even.marginal, plan.scaling), 4)
+    torch.testing.assert_close(again.mass, plan.mass, atol=1e-3, rtol=0.02)
+
+
+def test_balanced_transport_fills_every_column() -> None:
+    shares = uniot.balanced_transport(torch.rand(60, 4), sweeps=50)
+    torch.testing.assert_close(shares.sum(dim=1), torch.ones(60))
+    torch.testing.assert_close(shares.sum(dim=0), torch.full((4,), 15.0), atol=0.1, rtol=0)

@@ -1,0 +1,78 @@
+"""The real server as a process of its own, started as `scda-adapt serve` starts it."""
+
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+
+from scda.serve.command import serve_command
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that was ready once; `client` is connected to it."""
+
+    process: psutil.Popen
+    client: httpx.Client
+
+    @property
+    def url(self) -> str:
+        return str(self.client.base_url)
+
+    def workers(self) -> list[psutil.Process]:
+        """Every process that came of the one started."""
+        return list(self.process.children(recursive=True))
+
+
+@contextmanager
+def serving(bundle: Path, *, workers: int = 1, **settings: str) -> Iterator[Server]:
+    """Serve `bundle` until the block ends; `settings` are environment variables."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+        port, log = free_port(), Path(home) / "log"
+        argv, environment = serve_command(bundle, port=port, workers=workers)
+        environment |= {"BENTOML_HOME": home, **settings}
+        with log.open("wb") as file:
+            process = psutil.Popen(argv, env=environment, cwd=home, stdout=file, stderr=file)
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+                _wait_until_ready(client, process, log)
+                yield Server(process, client)
+        finally:
+            _end(process)
+
+
+def _wait_until_ready(client: httpx.Client, process: psutil.Popen, log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()
+        if is_ready(client):
+            return
+        time.sleep(0.1)
+    raise AssertionError(log.read_text())
+
+
+def is_ready(client: httpx.Client) -> bool:
+    """Return whether the server says that it is ready."""
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _end(process: psutil.Popen) -> None:
+    if process.poll() is None:
+        everyone = [process, *process.children(recursive=True)]
+        for one in everyone:
+            one.kill()
+        psutil.wait_procs(everyone, timeout=10)
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
