@@ -11,10 +11,12 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt import checkpoint, novelty, randomness, trust
 from scda.adapt.config import TrainConfig
+from scda.adapt.device import chosen_device
 from scda.adapt.discover import Discovery, aligned, discover, divide
+from scda.adapt.inputs import FeatureInputs, Inputs
 from scda.adapt.kmeans import Points
 from scda.adapt.propagate import propagated
-from scda.adapt.stages import OnStage, Run
+from scda.adapt.stages import OnStage, Run, Seen
 from scda.adapt.stop import Deferred
 from scda.adapt.train import Diverged, Labelled, Networks, OnStep, infer
 from scda.models.network import FeatureHead
@@ -27,6 +29,8 @@ class Adapted:
     networks: Networks
     discovery: Discovery | None  # of the last round; None without a round
     notes: list[str]  # `status: explanation`, what the user should know
+    source: Labelled  # as the backbone sees it at the end
+    target: Tensor  # (M, D_backbone), the same
     failure: str = ""  # why training ended before the last round
 
 
@@ -35,6 +39,7 @@ def adapt(
     target: Tensor,
     config: TrainConfig,
     *,
+    images: Inputs | None = None,
     checkpoints: Path | None = None,
     on_step: OnStep = lambda step, losses: None,
     on_discovery: Callable[[int, int], None] = lambda round_number, k_star: None,
@@ -47,6 +52,7 @@ def adapt(
         source: Backbone features (N, D_backbone) with labels 0 to K - 1.
         target: (M, D_backbone), without labels.
         config: Of the run.
+        images: What the rounds train on where the backbone learns; None takes the features.
         checkpoints: Folder to go on from, and to leave the state of every stage in.
         on_step: Called after every optimiser step with the losses by name.
         on_discovery: Called before a round is trained, with its number and k*.
@@ -63,9 +69,12 @@ def adapt(
     generator = Generator().manual_seed(config.seed)
     num_known = int(source.labels.max()) + 1
     head = FeatureHead(target.shape[1], config.head_widths)
+    inputs = images or FeatureInputs(source.features, target)
+    first = Networks(head, nn.Identity(), inputs.backbone)  # C comes with the first stage
     run = Run(
+        inputs,
         source,
-        target,
+        Seen(target),
         num_known,
         config,
         generator,
@@ -74,34 +83,50 @@ def adapt(
         on_discovery,
         on_stage,
     )
-    state = checkpoint.load(checkpoints, copy.deepcopy(head), generator) if checkpoints else None
-    pause = _paused(state, head, checkpoints)
+    state = _finished(first, generator, checkpoints)
+    pause = _paused(state, first, checkpoints)
+    if state:
+        run.look(state.round, state.networks)
     if state or pause:
         on_resume(state.round if state else -1, pause.progress.step if pause else 0)
     failure = ""
     try:
         while state is None or state.round < config.iterations:
-            state, pause = _next_stage(state, pause, head, run), None
+            state, pause = _next_stage(state, pause, first, run), None
     except Diverged as error:
         if state is None or state.round == 0:
             raise Diverged(f"{error}; no round was finished, so there is no bundle") from None
         failure = f"round {state.round + 1}: {error}; the bundle is that of round {state.round}"
     _reject_more(state.networks.classifier, num_known, config.rejection)
-    notes = [f"diverged: {failure}"] if failure else []
-    return Adapted(state.networks, state.discovery, notes + _notes(state, run), failure)
+    if state.round:
+        run.source = Labelled(inputs.source(state.networks.backbone), source.labels)
+    state.networks.modules.cpu()
+    notes = ([f"diverged: {failure}"] if failure else []) + _notes(state, run)
+    return Adapted(state.networks, state.discovery, notes, run.source, run.target, failure)
+
+
+def _finished(
+    first: Networks, generator: Generator, checkpoints: Path | None
+) -> checkpoint.State | None:
+    if checkpoints is None:
+        return None
+    head, backbone = copy.deepcopy(first.head), copy.deepcopy(first.backbone)
+    return checkpoint.load(checkpoints, head, generator, backbone=backbone)
 
 
 def _paused(
-    state: checkpoint.State | None, head: FeatureHead, checkpoints: Path | None
+    state: checkpoint.State | None, first: Networks, checkpoints: Path | None
 ) -> checkpoint.Pause | None:
+    if checkpoints is None:
+        return None
     following = state.round + 1 if state else 0
-    return checkpoint.load_pause(checkpoints, head, following) if checkpoints else None
+    return checkpoint.load_pause(checkpoints, first.head, following, backbone=first.backbone)
 
 
 def _next_stage(
     state: checkpoint.State | None,
     pause: checkpoint.Pause | None,
-    head: FeatureHead,
+    first: Networks,
     run: Run,
 ) -> checkpoint.State:
     """Pre-train, or do the next round; its networks are new, so that `state` can be gone back to.
@@ -109,22 +134,27 @@ def _next_stage(
     Args:
         state: After the last stage.
         pause: Of the stage, where it was stopped.
-        head: What pre-training starts with.
+        first: What pre-training starts with.
         run: All the rest.
     """
     run.begin()
     found = pause.discovery if pause else _discover(state, run) if state else None
-    before = state.networks.head if state else head
+    before = state.networks if state else first
     outputs = run.num_known + (found.k_star if found else 1)
     number = state.round + 1 if state else 0
     if found:
         run.on_discovery(number, found.k_star)
 
     def fresh() -> Networks:
-        return Networks(copy.deepcopy(before), nn.Linear(head.width, outputs))
+        head, backbone = copy.deepcopy(before.head), copy.deepcopy(before.backbone)
+        classifier = nn.Linear(run.config.head_widths[-1], outputs)
+        networks = Networks(head, classifier, backbone, run.config.precision)
+        networks.modules.to(chosen_device(run.config))
+        return networks
 
     with Deferred() as stop:
         stage = run.trained(number, fresh, found, pause, stop)
+        run.look(number, stage.networks)
         if number == 1 and found and run.config.novel == "auto":
             found = _judged(found, stage.networks, run)
         return run.end(stage, found, state)

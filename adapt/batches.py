@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Generator, Tensor
 
+Step = tuple[Tensor, Tensor, Tensor]  # rows of the source, the pseudo-labelled, the target
+
 
 def shuffled(count: int, batch_size: int, generator: Generator) -> Iterator[Tensor]:
     """Yield (B,) indices, pass after pass; what does not fill a batch waits for no one.

@@ -89,13 +89,16 @@ def save_pause(folder: Path, pause: Pause) -> None:
     _write(folder / PAUSED, fields)
 
 
-def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
+def load(
+    folder: Path, head: nn.Module, generator: Generator, *, backbone: nn.Module | None = None
+) -> State | None:
     """Return the newest checkpoint that can be read, and set all random generators to it.
 
     Args:
         folder: The run's checkpoints.
         head: F's trained part, whose weights are replaced.
         generator: Of the batches.
+        backbone: Of F where it learns; its weights are replaced by what it has learnt.
 
     Raises:
         GateError: If there are checkpoints and none fits this model.
@@ -104,7 +107,7 @@ def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
     def state_of(fields: dict[str, Any]) -> State:
         state = State(
             fields["round"],
-            _networks(fields, head),
+            _networks(fields, head, backbone),
             unpack(fields["discovery"]),
             fields["unknown_share"],
             tuple(fields["warnings"]),
@@ -121,7 +124,9 @@ def load(folder: Path, head: nn.Module, generator: Generator) -> State | None:
     return None
 
 
-def load_pause(folder: Path, head: nn.Module, round_number: int) -> Pause | None:
+def load_pause(
+    folder: Path, head: nn.Module, round_number: int, *, backbone: nn.Module | None = None
+) -> Pause | None:
     """Return the pause of this stage, if there is one, and set all random generators to it.
 
     One that cannot be read costs no more than the stage.
@@ -130,6 +135,7 @@ def load_pause(folder: Path, head: nn.Module, round_number: int) -> Pause | None
         folder: The run's checkpoints.
         head: The form of F's trained part; a copy gets the weights.
         round_number: Of the stage that comes next.
+        backbone: Of F where it learns; a copy gets the weights.
     """
 
     def pause_of(fields: dict[str, Any]) -> Pause | None:
@@ -137,7 +143,7 @@ def load_pause(folder: Path, head: nn.Module, round_number: int) -> Pause | None
             return None
         return Pause(
             fields["round"],
-            _networks(fields, copy.deepcopy(head)),
+            _networks(fields, copy.deepcopy(head), copy.deepcopy(backbone)),
             unpack(fields["discovery"]),
             Progress(**fields["progress"]),
             fields["returns"],
@@ -166,7 +172,7 @@ def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
         with zipfile.ZipFile(path) as archive:  # torch itself does not look at the checksums
             if archive.testzip() is not None:
                 raise zipfile.BadZipFile(path.name)
-        fields = torch.load(path, weights_only=True)
+        fields = torch.load(path, map_location="cpu", weights_only=True)
         found = read(fields)
         if found is not None:
             randomness.restore(fields["random"])
@@ -180,13 +186,16 @@ def _fields(of: State | Pause) -> dict[str, Any]:
         "round": of.round,
         "head": of.networks.head.state_dict(),
         "classifier": of.networks.classifier.state_dict(),
+        "backbone": of.networks.backbone.state_dict(),  # empty where it does not learn
         "discovery": pack(of.discovery),
     }
 
 
-def _networks(fields: dict[str, Any], head: nn.Module) -> Networks:
+def _networks(fields: dict[str, Any], head: nn.Module, backbone: nn.Module | None) -> Networks:
+    backbone = backbone or nn.Identity()
+    backbone.load_state_dict(fields["backbone"])
     head.load_state_dict(fields["head"])
     weight = fields["classifier"]["weight"]
     classifier = nn.Linear(weight.shape[1], weight.shape[0])
     classifier.load_state_dict(fields["classifier"])
-    return Networks(head, classifier)
+    return Networks(head, classifier, backbone)

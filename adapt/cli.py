@@ -40,12 +40,20 @@ def train(
     source: Annotated[Path, typer.Option(help="Labelled images: one folder per class.")],
     target: Annotated[Path, typer.Option(help="Unlabelled images, in any order of folders.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; must be new.")],
-    preset: Annotated[str | None, typer.Option(help="robust (default) or paper.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="robust (default), paper, office31, office-home or domainnet."),
+    ] = None,
     backbone: Annotated[
-        str | None, typer.Option(help="efficientnet_lite0 (default) or conv4.")
+        str | None,
+        typer.Option(help="efficientnet_lite0 (default), resnet50, timm/NAME or conv4."),
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="The backbone's weights: safetensors or a state dict.")
+    ] = None,
+    finetune: Annotated[
+        str | None,
+        typer.Option(help="What of the backbone learns: none (default), its last stage, or all."),
     ] = None,
     iterations: Annotated[int | None, typer.Option(help="Rounds of the alternation.")] = None,
     novel: Annotated[
@@ -61,10 +69,16 @@ def train(
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    clip_grad: Annotated[
+        float | None, typer.Option(help="Largest norm of a step's gradient; 0: any.")
+    ] = None,
     image_size: Annotated[int | None, typer.Option(help="Pixels; 0: the backbone's own.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything random.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Decoding threads; 0: all CPUs.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="Of training passes: fp32 (default), bf16 or fp16.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Decode images; 0: all CPUs.")] = None,
     neighbours: Annotated[
         bool | None, typer.Option(help="Keep the target's features in the bundle.")
     ] = None,
@@ -90,6 +104,7 @@ def train(
         "preset": preset,
         "backbone": backbone,
         "weights": str(weights) if weights else None,
+        "finetune": finetune,
         "iterations": iterations,
         "novel": novel,
         "k_method": k_method,
@@ -98,9 +113,11 @@ def train(
         "rejection": rejection,
         "batch_size": batch_size,
         "lr": lr,
+        "clip_grad": clip_grad,
         "image_size": image_size,
         "seed": seed,
         "device": device,
+        "precision": precision,
         "workers": workers,
         "neighbours": neighbours,
     }

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.device import chosen_device
 from scda.adapt.features import Extracted, extract
+from scda.adapt.images import Images
 from scda.adapt.progress import Reporter
 from scda.adapt.scan import (
     Rejected,
@@ -23,8 +24,8 @@ from scda.adapt.scan import (
 )
 from scda.adapt.train import Labelled
 from scda.models.backbones import Backbone, load_backbone
-from scda.models.errors import DataError, ImageError, UsageError
-from scda.models.images import read_file
+from scda.models.errors import DataError, UsageError
+from scda.models.weights import Say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,29 +41,6 @@ class Job:
     overwrite: bool = False
     resume: bool = False
     tensorboard: bool = False
-
-
-@dataclass(frozen=True)
-class Images:
-    """Files in the order of a feature matrix, and the folder their names are relative to."""
-
-    root: Path
-    paths: Sequence[Path]
-
-    def names(self) -> list[str]:
-        """Return the paths relative to the folder, with `/`."""
-        return [path.relative_to(self.root).as_posix() for path in self.paths]
-
-    def read(self, row: int) -> Image.Image:
-        """Return the image of a row.
-
-        Raises:
-            DataError: If the file, which could be read before, cannot be read now.
-        """
-        try:
-            return read_file(self.paths[row])
-        except ImageError as error:
-            raise DataError(f"{self.paths[row]}: changed while training: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -113,16 +91,19 @@ def check_apart(job: Job) -> None:
                 raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
 
 
-def job_backbone(config: TrainConfig) -> Backbone:
+def job_backbone(config: TrainConfig, say: Say = lambda line: None) -> Backbone:
     """Return the backbone that a config names.
+
+    Args:
+        config: Of the job.
+        say: Is told what is fetched, and from where.
 
     Raises:
         UsageError: If it, its weights or the device cannot be had.
     """
-    if config.device == "cuda":
-        raise UsageError("device cuda asked for, training runs on the CPU so far; --device cpu")
+    chosen_device(config)
     weights = Path(config.weights) if config.weights else None
-    return load_backbone(config.backbone, weights=weights, image_size=config.image_size)
+    return load_backbone(config.backbone, weights=weights, image_size=config.image_size, say=say)
 
 
 def read_data(
@@ -181,6 +162,7 @@ def _extract(
         backbone,
         cache_folder=job.cache,
         workers=job.config.workers,
+        provider="cpu" if job.config.device == "cpu" else "auto",
         on_progress=reporter.done,
     )
 

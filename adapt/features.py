@@ -92,6 +92,7 @@ def extract(
     *,
     cache_folder: Path,
     workers: int = 0,
+    provider: str = "cpu",
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Extracted:
     """Return the backbone's features of every usable image.
@@ -101,6 +102,7 @@ def extract(
         backbone: Frozen, on the CPU.
         cache_folder: Where features are kept between runs.
         workers: Decoding threads; 0 takes the CPUs this process may use.
+        provider: Of ONNX Runtime: `cpu`, or `auto` for a GPU where there is one.
         on_progress: Called with the number of files done.
 
     Raises:
@@ -108,7 +110,8 @@ def extract(
     """
     cache = FeatureCache(cache_folder, backbone)
     try:
-        return _extract(paths, backbone, cache, workers or usable_cpus(), on_progress)
+        network = _Network(backbone, provider)
+        return _extract(paths, network, cache, workers or usable_cpus(), on_progress)
     except sqlite3.Error as error:
         raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
     finally:
@@ -117,7 +120,7 @@ def extract(
 
 def _extract(
     paths: Sequence[Path],
-    backbone: Backbone,
+    network: "_Network",
     cache: FeatureCache,
     workers: int,
     on_progress: Callable[[int], None],
@@ -126,7 +129,7 @@ def _extract(
     found: dict[Path, str] = {}
     rejected: list[Rejected] = []
     batch = _Batch()
-    network = _Network(backbone)
+    backbone = network.backbone
     for done, (path, image) in enumerate(_read_all(paths, backbone, seen, workers), 1):
         if isinstance(image, Rejected):
             rejected.append(image)
@@ -147,23 +150,23 @@ def _extract(
 class _Network:
     """The backbone in ONNX Runtime, exported when the first image really needs it."""
 
-    def __init__(self, backbone: Backbone) -> None:
-        self._backbone = backbone
+    def __init__(self, backbone: Backbone, provider: str) -> None:
+        self.backbone, self._provider = backbone, provider
         self._session: Session | None = None
 
     def features(self, pixels: list[Pixels]) -> NDArray[np.float32]:
-        session = self._session = self._session or _open(self._backbone)
+        session = self._session = self._session or _open(self.backbone, self._provider)
         padding = [pixels[-1]] * (BATCH - len(pixels))
         (features,) = session.run(np.stack(pixels + padding))
         return features[: len(pixels)]
 
 
-def _open(backbone: Backbone) -> Session:
+def _open(backbone: Backbone, provider: str) -> Session:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "backbone.onnx"
         crop_px = backbone.preprocessing.crop_px
         export_onnx(PixelBackbone(backbone), model, crop_px=crop_px, outputs=["features"])
-        return Session(model, provider="cpu")
+        return Session(model, provider=provider)
 
 
 @dataclass(frozen=True)

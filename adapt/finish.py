@@ -14,10 +14,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 from scda.adapt.alternate import Adapted
-from scda.adapt.data import Images
 from scda.adapt.discover import Discovery
+from scda.adapt.images import Images
 from scda.adapt.kmeans import Points
-from scda.adapt.train import Labelled, Networks, infer
+from scda.adapt.train import Networks, infer
 from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
@@ -66,9 +66,9 @@ class Final:
         return known + self.class_ids[len(known) :]
 
 
-def finalise(adapted: Adapted, source: Labelled, target: Tensor, class_names: list[str]) -> Final:
+def finalise(adapted: Adapted, class_names: list[str]) -> Final:
     """Number the discovered classes by falling size and gather each class's members."""
-    num_known = len(class_names)
+    source, target, num_known = adapted.source, adapted.target, len(class_names)
     networks, discovery = _by_size(adapted, target, num_known)
     logits, features = infer(networks, target)
     predicted = logits.argmax(dim=1).numpy()
@@ -113,7 +113,7 @@ def make_bundle(
     Args:
         folder: Where the bundle shall stand.
         final: The finished model.
-        backbone: Frozen, on the CPU.
+        backbone: As it is now, on the CPU.
         source: Source files in the order of the source features.
         target: Target files in the order of the target features.
         status: `ok`, or what the user should know.

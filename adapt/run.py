@@ -12,8 +12,11 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from scda.adapt.alternate import Adapted, adapt
+from scda.adapt.config import TrainConfig
 from scda.adapt.data import Data, Job, check_apart, job_backbone, read_data
+from scda.adapt.device import chosen_device
 from scda.adapt.events import check_tensorboard, open_events
+from scda.adapt.finetune import ImageInputs, learnt
 from scda.adapt.finish import finalise, make_bundle
 from scda.adapt.guards import nobody_called
 from scda.adapt.progress import Reporter
@@ -23,7 +26,9 @@ from scda.adapt.scan import SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.tables import write_discovery, write_rejected
 from scda.adapt.target_map import make_map, write_map
 from scda.adapt.watch import Watch, steps_before
+from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
+from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError
 
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
@@ -55,7 +60,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
     check_apart(job)
     source = scan_source(job.source, recursive=job.recursive)
     target = scan_target(job.target, recursive=job.recursive)
-    backbone = job_backbone(job.config)
+    backbone = job_backbone(job.config, reporter.say)
     reporter.expect(_parts(job, source, target))
     run = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
     data = read_data(job, source, target, backbone, reporter)
@@ -64,8 +69,8 @@ def train(job: Job, reporter: Reporter) -> Trained:
     settle_config(run, job.config, data.fingerprint, _surroundings(job))
     write_rejected(run.rejected, data.rejected)
 
-    adapted = _adapt(run, data, job, reporter)
-    final = finalise(adapted, data.source, data.target, data.class_names)
+    adapted = _adapt(run, data, backbone, job, reporter)
+    final = finalise(adapted, data.class_names)
     write_discovery(run.discovery, final, data.target_images)
     reporter.say("laying the target out on a map")
     rows, places = make_map(final.features, seed=job.config.seed)
@@ -75,7 +80,7 @@ def train(job: Job, reporter: Reporter) -> Trained:
     manifest = make_bundle(
         run.bundle,
         final,
-        backbone,
+        learnt(backbone, adapted.networks.backbone),
         source=data.source_images,
         target=data.target_images,
         status=tuple(dict.fromkeys(note.split(":")[0] for note in adapted.notes)) or ("ok",),
@@ -94,26 +99,40 @@ def train(job: Job, reporter: Reporter) -> Trained:
     return Trained(manifest, len(data.rejected))
 
 
-def _adapt(run: RunFolder, data: Data, job: Job, reporter: Reporter) -> Adapted:
-    # The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
-    # machine, and makes the result the same on any number of cores.
-    torch.set_num_threads(1)
+def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: Reporter) -> Adapted:
+    threads = torch.get_num_threads()
     faiss.omp_set_num_threads(1)
     folder = run.tensorboard if job.tensorboard else None
     with threadpool_limits(1), open_events(folder) as events:
         classes, images = len(data.class_names), len(data.target)
         watch = Watch(run, reporter, events, job.config, classes, images)
         watch.begin()
+        # The head is small: one thread is nearly as fast as two alone, far faster than two on a
+        # busy machine, and makes the result the same on any number of cores.
+        torch.set_num_threads(1 if job.config.finetune == "none" else threads)
         return adapt(
             data.source,
             data.target,
             job.config,
+            images=_images(data, backbone, job.config),
             checkpoints=run.checkpoints,
             on_step=watch.on_step,
             on_discovery=watch.on_discovery,
             on_stage=watch.on_stage,
             on_resume=watch.on_resume,
         )
+
+
+def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs | None:
+    if config.finetune == "none":
+        return None
+    return ImageInputs(
+        backbone,
+        data.source_images,
+        data.target_images,
+        part=config.finetune,
+        workers=config.workers or usable_cpus(),
+    )
 
 
 def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
@@ -148,6 +167,6 @@ def _surroundings(job: Job) -> dict[str, Any]:
         "versions": versions,
         "host": platform.node(),
         "python": platform.python_version(),
-        "device": "cpu",
+        "device": chosen_device(job.config).type,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -2,18 +2,19 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.sparse import csr_array
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from scda.adapt import checkpoint, guards
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Discovery
+from scda.adapt.inputs import Inputs
 from scda.adapt.propagate import neighbourhood
 from scda.adapt.stop import Deferred
 from scda.adapt.train import (
@@ -22,6 +23,7 @@ from scda.adapt.train import (
     Networks,
     OnStep,
     Progress,
+    Pseudo,
     Stopped,
     infer,
     pretrain,
@@ -49,12 +51,12 @@ class Stage:
 OnStage = Callable[[Stage, Networks], None]
 
 
-def pseudo_labelled(target: Tensor, discovery: Discovery, num_known: int) -> Labelled:
+def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
     """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
     candidates = discovery.candidates
     rows = np.concatenate([candidates.known, candidates.implicit])
     labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return Labelled(target[torch.from_numpy(rows)], torch.from_numpy(labels))
+    return Pseudo(torch.from_numpy(rows), torch.from_numpy(labels))
 
 
 @dataclass(frozen=True)
@@ -67,12 +69,25 @@ class Trained:
     returns: int
 
 
+@dataclass(frozen=True)
+class Seen:
+    """The target's backbone features, and which images are neighbours in them."""
+
+    target: Tensor
+
+    @cached_property
+    def graph(self) -> csr_array:
+        """Return who is whose neighbour."""
+        return neighbourhood(self.target.numpy())
+
+
 @dataclass
 class Run:
     """What happens around every stage: time, stops and returns, statistics, checkpoint, report."""
 
+    inputs: Inputs
     source: Labelled
-    target: Tensor
+    seen: Seen
     num_known: int
     config: TrainConfig
     generator: Generator
@@ -81,10 +96,25 @@ class Run:
     on_discovery: Callable[[int, int], None]
     on_stage: OnStage
 
-    @cached_property
+    @property
+    def target(self) -> Tensor:
+        """The target's features, by the backbone of the last stage."""
+        return self.seen.target
+
+    @property
     def graph(self) -> csr_array:
-        """Return who is whose neighbour in the target."""
-        return neighbourhood(self.target.numpy())
+        """Who is whose neighbour in them."""
+        return self.seen.graph
+
+    def look(self, number: int, networks: Networks) -> None:
+        """See the target with the backbone as this stage left it; pre-training changed nothing."""
+        if not number:
+            return
+        if self.config.batchnorm == "target":
+            self.inputs.refresh_batchnorm(networks.backbone)
+        target = self.inputs.target(networks.backbone)
+        if target is not self.target:
+            self.seen = Seen(target)
 
     def begin(self) -> None:
         """Start the clock of a stage."""
@@ -135,7 +165,6 @@ class Run:
     def _train(
         self, networks: Networks, found: Discovery | None, progress: Progress, stop: Deferred
     ) -> tuple[int, ...]:
-        source, target = self.source, self.target
         settings = self.config, self.generator
 
         def on_step(step: int, losses: dict[str, float]) -> bool:
@@ -144,9 +173,10 @@ class Run:
             return stop.asked
 
         if found is None:
-            return pretrain(networks, source, target, *settings, on_step, progress)
-        pseudo = pseudo_labelled(target, found, self.num_known)
-        return retrain(networks, source, target, pseudo, *settings, on_step, progress)
+            of_features = replace(networks, backbone=nn.Identity())
+            return pretrain(of_features, self.source, self.target, *settings, on_step, progress)
+        pseudo, labels = pseudo_labelled(found, self.num_known), self.source.labels
+        return retrain(networks, self.inputs, labels, pseudo, *settings, on_step, progress)
 
     def end(
         self, stage: Trained, discovery: Discovery | None, before: checkpoint.State | None

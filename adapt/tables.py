@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.adapt.data import Images
 from scda.adapt.discover import entropy
 from scda.adapt.finish import RADII, Final
+from scda.adapt.images import Images
 from scda.adapt.scan import Rejected
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically

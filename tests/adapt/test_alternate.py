@@ -591,17 +591,16 @@ def test_statistics_for_inference_are_of_training_or_of_the_target_as_asked() ->
 
 
 def test_pseudo_labels_put_discovered_classes_behind_the_known() -> None:
-    target = torch.arange(12.0).view(6, 2)
     candidates = Candidates(np.array([5, 0]), np.array([1, 2]), np.array([3, 1]))
-    pseudo = pseudo_labelled(target, Discovery(2, candidates, np.array([1, 0]), None, []), 3)
-    assert pseudo.features.tolist() == target[[5, 0, 3, 1]].tolist()
+    pseudo = pseudo_labelled(Discovery(2, candidates, np.array([1, 0]), None, []), 3)
+    assert pseudo.rows.tolist() == [5, 0, 3, 1]
     assert pseudo.labels.tolist() == [1, 2, 4, 3]
 
 
 def test_pseudo_labels_of_a_closed_round_are_known() -> None:
     nothing = np.empty(0, np.int64)
     candidates = Candidates(np.array([1]), np.array([0]), nothing)
-    pseudo = pseudo_labelled(torch.zeros(3, 2), Discovery(0, candidates, nothing, None, []), 3)
+    pseudo = pseudo_labelled(Discovery(0, candidates, nothing, None, []), 3)
     assert pseudo.labels.tolist() == [0]
     assert pseudo.labels.dtype == torch.int64
 

@@ -86,6 +86,17 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         assert actual.dtype == np.int64
 
 
+def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    learnt, other = nn.Conv2d(3, 2, 1), nn.Conv2d(3, 2, 1)
+    networks = Networks(fresh(), nn.Linear(3, 2), learnt)
+    save(tmp_path, State(1, networks, None, 0.5), Generator())
+    loaded = load(tmp_path, fresh(), Generator(), backbone=other)
+    assert loaded is not None
+    assert loaded.networks.backbone is other
+    assert same_weights(other, learnt)
+
+
 def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
     nothing = Candidates(np.array([4]), np.array([1]), nobody())
     save(tmp_path, state(1, Discovery(0, nothing, nobody(), None, [])), Generator())
@@ -203,7 +214,7 @@ def test_a_finished_stage_takes_its_pause_away(tmp_path: Path) -> None:
 def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
     save(tmp_path, state(1, found([])), Generator())
     fields = torch.load(tmp_path / "round-0001.pt", weights_only=True)
-    of_model = {"round", "head", "classifier", "discovery"}
+    of_model = {"round", "head", "classifier", "backbone", "discovery"}
     assert set(fields) == of_model | {"unknown_share", "warnings", "generator", "random"}
 
 

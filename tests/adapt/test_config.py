@@ -143,6 +143,12 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"head_widths": ()}, r"head_widths is \(\), want one width or more"),
         ({"head_widths": (8, 0)}, r"head_widths is \(8, 0\), want one width or more"),
         ({"k": 5, "novel": "no"}, "k is 5 and novel is 'no'; want one of them"),
+        ({"finetune": "first"}, "finetune is 'first', want none or last or all"),
+        ({"precision": "fp8"}, "precision is 'fp8', want fp32 or bf16 or fp16"),
+        ({"backbone_lr": 0.0}, r"backbone_lr is 0\.0, want more than 0"),
+        ({"backbone_lr": math.nan}, "backbone_lr is nan, want more than 0"),
+        ({"clip_grad": -1.0}, r"clip_grad is -1\.0, want 0 or more"),
+        ({"clip_grad": math.nan}, "clip_grad is nan, want 0 or more"),
         ({"preset": "quick"}, "preset is 'quick', want robust or paper"),
     ],
 )
@@ -180,3 +186,19 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"binary\.toml: cannot read the config"):
         resolve({}, tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "iterations", "k_max"),
+    [("office31", 32, 400, 40), ("office-home", 32, 400, 120), ("domainnet", 64, 40, 650)],
+)
+def test_a_benchmarks_preset_is_its_column_of_the_hyper_parameters(
+    name: str, batch_size: int, iterations: int, k_max: int
+) -> None:
+    config, paper = resolve({"preset": name}), resolve({"preset": "paper"})
+    assert (config.batch_size, config.iterations, config.k_max) == (batch_size, iterations, k_max)
+    assert (config.backbone, config.finetune, config.image_size) == ("resnet50", "all", 227)
+    assert (config.lr, config.momentum, config.weight_decay) == (1e-3, 0.9, 5e-4)
+    assert config.backbone_lr == 1.0  # the paper has one learning rate
+    for field in ("adversary", "head_widths", "batchnorm", "pretrain_steps", "round_steps"):
+        assert getattr(config, field) == getattr(paper, field)

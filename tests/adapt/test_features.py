@@ -67,7 +67,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
     """Every session that was opened."""
     opened: list[TorchSession] = []
 
-    def open_torch(backbone: Backbone) -> TorchSession:
+    def open_torch(backbone: Backbone, provider: str) -> TorchSession:
         opened.append(TorchSession(backbone))
         return opened[-1]
 
@@ -77,7 +77,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
 
 @pytest.fixture(scope="module")
 def exported(backbone: Backbone) -> Session:
-    return REALLY_OPEN(backbone)
+    return REALLY_OPEN(backbone, "cpu")
 
 
 def by_torch(paths: list[Path], backbone: Backbone) -> torch.Tensor:
@@ -102,7 +102,7 @@ def test_onnx_runtime_gives_the_backbones_features(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "_open", lambda backbone: exported)
+    monkeypatch.setattr(features, "_open", lambda backbone, provider: exported)
     found = extract(images, backbone, cache_folder=tmp_path)
     assert found.paths == images
     assert found.features.dtype == np.float32
@@ -117,7 +117,7 @@ def test_a_value_depends_neither_on_its_place_in_the_batch_nor_on_its_neighbours
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "_open", lambda backbone: exported)
+    monkeypatch.setattr(features, "_open", lambda backbone, provider: exported)
     forward = extract(images, backbone, cache_folder=tmp_path / "a").features
     backward = extract(images[::-1], backbone, cache_folder=tmp_path / "b").features
     alone = extract(images[17:18], backbone, cache_folder=tmp_path / "c").features

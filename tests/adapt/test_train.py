@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt import train
 from scda.adapt.config import TrainConfig
+from scda.adapt.inputs import FeatureInputs
 from scda.adapt.losses import adversarial, class_confusion, class_correlation
 from scda.adapt.train import (
     Diverged,
@@ -17,6 +18,7 @@ from scda.adapt.train import (
     Networks,
     OnStep,
     Progress,
+    Pseudo,
     Stopped,
     infer,
     pretrain,
@@ -57,7 +59,9 @@ def run_pretrain(nets: Networks, settings: TrainConfig, on_step: OnStep) -> None
 
 def run_retrain(nets: Networks, settings: TrainConfig, on_step: OnStep) -> None:
     generator = Generator().manual_seed(0)
-    retrain(nets, SOURCE, TARGET.features, TARGET, settings, generator, on_step)
+    inputs = FeatureInputs(SOURCE.features, TARGET.features)
+    pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+    retrain(nets, inputs, SOURCE.labels, pseudo, settings, generator, on_step)
 
 
 def losses_of(
@@ -110,11 +114,10 @@ def test_retraining_learns_the_pseudo_classes() -> None:
 
 def test_retraining_without_a_new_class_is_closed_set_training() -> None:
     nets = networks(KNOWN)
-    known = TARGET.labels < KNOWN
-    pseudo = Labelled(TARGET.features[known], TARGET.labels[known])
-    target = TARGET.features
-    settings = config(round_steps=5)
-    retrain(nets, SOURCE, target, pseudo, settings, Generator(), lambda step, losses: None)
+    known = (TARGET.labels < KNOWN).nonzero().flatten()
+    pseudo, target = Pseudo(known, TARGET.labels[known]), TARGET.features
+    inputs, settings = FeatureInputs(SOURCE.features, target), config(round_steps=5)
+    retrain(nets, inputs, SOURCE.labels, pseudo, settings, Generator(), lambda step, losses: None)
     assert infer(nets, target)[0].shape == (len(target), KNOWN)
 
 
@@ -297,12 +300,12 @@ def test_a_stage_stopped_after_any_step_goes_on_to_the_same_weights(
     settings = config(pretrain_steps=7, round_steps=7, sampling=sampling, batch_size=40)
 
     def go(nets: Networks, generator: Generator, stop_at: int, progress: Progress) -> Any:
-        pseudo = (TARGET,) if stage == "retrain" else ()
+        pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+        inputs = FeatureInputs(SOURCE.features, TARGET.features)
+        of_retrain = (inputs, SOURCE.labels, pseudo)
         return getattr(train, stage)(
             nets,
-            SOURCE,
-            TARGET.features,
-            *pseudo,
+            *(of_retrain if stage == "retrain" else (SOURCE, TARGET.features)),
             settings,
             generator,
             lambda step, losses: step == stop_at,
@@ -411,11 +414,12 @@ def test_a_target_in_parts_gives_nearly_the_same_statistics_whatever_its_order(
 
 def test_two_images_are_enough_for_every_stage() -> None:
     settings = config(pretrain_steps=2, round_steps=2, sampling="shuffled")
-    two, one = TARGET.features[:2], Labelled(TARGET.features[:1], TARGET.labels[:1])
+    two, one = TARGET.features[:2], Pseudo(torch.tensor([0]), TARGET.labels[:1])
     generator = Generator().manual_seed(0)
     nets = networks(KNOWN + 1)
     pretrain(nets, SOURCE, two, settings, generator, lambda step, losses: None)
-    retrain(nets, SOURCE, two, one, settings, generator, lambda step, losses: None)
+    inputs = FeatureInputs(SOURCE.features, two)
+    retrain(nets, inputs, SOURCE.labels, one, settings, generator, lambda step, losses: None)
     refresh_batchnorm(nets, two)
     assert infer(nets, two)[0].isfinite().all()
 

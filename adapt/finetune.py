@@ -1,0 +1,125 @@
+"""Fine-tuning: a backbone of which some layers learn, fed with images instead of features."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Self
+
+import torch
+from torch import Generator, Tensor, nn
+
+from scda.adapt.batches import Step
+from scda.adapt.images import Images
+from scda.adapt.photos import TrainingPhotos, prepared
+from scda.models.backbones import Backbone
+from scda.models.network import PixelBackbone
+
+_BATCH = 32  # images of an inference pass
+
+
+class TunedBackbone(PixelBackbone):
+    """A backbone of which some layers learn; all others keep weights and batch statistics.
+
+    What lies before the first layer that learns needs no gradient, so that nothing is kept for a
+    backward pass through it.
+    """
+
+    def __init__(self, backbone: Backbone, part: str) -> None:
+        """Let the `last` stage learn, or `all` of it."""
+        super().__init__(backbone)
+        for name, weight in self.network.named_parameters():
+            weight.requires_grad_(part == "all" or name in backbone.last_stage)
+        # (N, H, W, 3) pixels are channels-last already: with such weights nothing is reordered.
+        self.to(memory_format=torch.channels_last)
+        self._learning = [layer for layer in self.network.modules() if _learns(layer)]
+
+    def train(self, mode: bool = True) -> Self:
+        """Let the layers that learn use the statistics of the batch, and no others (choice 21)."""
+        super().train(False)
+        for layer in self._learning:
+            layer.training = mode
+        return self
+
+    @torch.no_grad()
+    def refresh_batchnorm(self, batches: Iterable[Tensor]) -> None:
+        """Make the learning layers' stored statistics those of `batches`, each a sample of all."""
+        layers = [layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]
+        before = [layer.momentum for layer in layers]
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # the plain mean over the batches
+        self.train()
+        for pixels in batches:
+            self(pixels.to(self.mean.device))
+        for layer, momentum in zip(layers, before, strict=True):
+            layer.momentum = momentum
+
+    @torch.no_grad()
+    def features(self, batches: Iterable[Tensor]) -> Tensor:
+        """Return what it says now of all images, (N, D_backbone), on the CPU."""
+        self.eval()
+        return torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
+
+
+def _learns(layer: nn.Module) -> bool:
+    return any(weight.requires_grad for weight in layer.parameters(recurse=False))
+
+
+def learnt(backbone: Backbone, network: nn.Module) -> Backbone:
+    """Return a backbone as training left it: with other weights if it is one that learns."""
+    if not isinstance(network, TunedBackbone):
+        return backbone
+    return replace(backbone, network=network.network)
+
+
+class ImageInputs:
+    """Both domains as files: augmented by row in training, seen in one pass in between."""
+
+    def __init__(
+        self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int
+    ) -> None:
+        """Read nothing yet.
+
+        Args:
+            backbone: What the first round starts with.
+            source: Files in the order of the source labels.
+            target: Files in the order of the target features.
+            part: `last` or `all`.
+            workers: Processes that decode; 0 decodes in this one.
+        """
+        self.backbone = TunedBackbone(backbone, part)
+        self.num_target = len(target.paths)
+        self._source, self._target = source, target
+        self._preprocessing = backbone.preprocessing
+        self._workers = workers
+        self._photos = TrainingPhotos(source, target, self._preprocessing, workers=workers)
+
+    def batches(
+        self, steps: Sequence[Step], generator: Generator, *, done: int = 0
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield for each step but the `done` ones its source, pseudo-labelled and target views."""
+        return self._photos.batches(steps, generator, done=done)
+
+    def refresh_batchnorm(self, backbone: nn.Module) -> None:
+        """Make a backbone's batch statistics, where it learns, those of the whole target."""
+        assert isinstance(backbone, TunedBackbone)
+        parts = math.ceil(self.num_target / _BATCH)
+        order = [range(part, self.num_target, parts) for part in range(parts)]
+        backbone.refresh_batchnorm(self._prepared(self._target, order))
+
+    def source(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the whole source."""
+        return self._features(backbone, self._source)
+
+    def target(self, backbone: nn.Module) -> Tensor:
+        """Return a backbone's features of the whole target."""
+        return self._features(backbone, self._target)
+
+    def _features(self, backbone: nn.Module, images: Images) -> Tensor:
+        assert isinstance(backbone, TunedBackbone)
+        count = len(images.paths)
+        order = [range(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH)]
+        return backbone.features(self._prepared(images, order))
+
+    def _prepared(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        return prepared(images, order, self._preprocessing, workers=self._workers)

@@ -1,0 +1,33 @@
+"""The files behind a feature matrix, by row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from scda.models.errors import DataError, ImageError
+from scda.models.images import read_file
+
+
+@dataclass(frozen=True)
+class Images:
+    """Files in the order of a feature matrix, and the folder their names are relative to."""
+
+    root: Path
+    paths: Sequence[Path]
+
+    def names(self) -> list[str]:
+        """Return the paths relative to the folder, with `/`."""
+        return [path.relative_to(self.root).as_posix() for path in self.paths]
+
+    def read(self, row: int) -> Image.Image:
+        """Return the image of a row.
+
+        Raises:
+            DataError: If the file, which could be read before, cannot be read now.
+        """
+        try:
+            return read_file(self.paths[row])
+        except ImageError as error:
+            raise DataError(f"{self.paths[row]}: changed while training: {error}") from None

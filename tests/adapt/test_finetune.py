@@ -1,0 +1,243 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Generator, Tensor, nn
+
+from scda.adapt import checkpoint
+from scda.adapt.alternate import Adapted, adapt
+from scda.adapt.config import TrainConfig
+from scda.adapt.data import Data, job_backbone, read_data
+from scda.adapt.finetune import ImageInputs, TunedBackbone, learnt
+from scda.adapt.progress import Reporter
+from scda.adapt.run import train
+from scda.adapt.scan import scan_source, scan_target
+from scda.adapt.stages import OnStage, Stage
+from scda.adapt.train import Labelled, Networks, Pseudo, infer, retrain
+from scda.models.backbones import Backbone, load_backbone
+from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.session import Session
+from tests.conftest import TinyData
+
+LAST = {"layers.11", "layers.12"}
+SHORT: dict[str, Any] = {
+    "pretrain_steps": 20,
+    "round_steps": 5,
+    "iterations": 1,
+    "batch_size": 8,
+    "workers": 1,
+}
+
+
+@pytest.fixture
+def backbone(tiny: TinyData) -> Backbone:
+    return load_backbone("conv4", weights=tiny.weights)
+
+
+@pytest.fixture(scope="module")
+def data(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Data:
+    job = tiny.job(tmp_path_factory.mktemp("unused"))
+    source = scan_source(job.source, recursive=True)
+    target = scan_target(job.target, recursive=True)
+    return read_data(job, source, target, job_backbone(job.config), Reporter(quiet=True))
+
+
+def inputs(data: Data, backbone: Backbone, part: str) -> ImageInputs:
+    return ImageInputs(backbone, data.source_images, data.target_images, part=part, workers=0)
+
+
+def networks(of: ImageInputs, precision: str = "fp32") -> Networks:
+    torch.manual_seed(0)
+    head = FeatureHead(128, (16, 8))
+    return Networks(head, nn.Linear(8, 5), of.backbone, precision)
+
+
+def step(data: Data, nets: Networks, of: ImageInputs, **fields: Any) -> dict[str, float]:
+    settings = TrainConfig(**{"round_steps": 1, "batch_size": 8, "lr": 0.01, **fields})
+    pseudo = Pseudo(torch.arange(6), torch.tensor([0, 1, 2, 3, 4, 3]))
+    losses: list[dict[str, float]] = []
+    retrain(
+        nets,
+        of,
+        data.source.labels,
+        pseudo,
+        settings,
+        Generator().manual_seed(0),
+        lambda number, named: losses.append(named),
+    )
+    return losses[-1]
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
+    """Return the layers of which a weight or a statistic is another."""
+    names = {name for name in before if not torch.equal(before[name], after[name])}
+    return {name.rpartition(".")[0] for name in names}
+
+
+def test_only_what_is_to_learn_changes(data: Data, tiny: TinyData) -> None:
+    every = {name.rpartition(".")[0] for name in load_file(tiny.weights)}
+    for part, expected in {"last": LAST, "all": every}.items():
+        backbone = load_backbone("conv4", weights=tiny.weights)
+        before = state(backbone.network)
+        of = inputs(data, backbone, part)
+        step(data, networks(of), of)
+        assert changed(before, state(backbone.network)) == expected
+
+
+def test_the_backbone_moves_at_its_own_rate(data: Data, tiny: TinyData) -> None:
+    moved = []
+    for rate in (1.0, 0.1):
+        backbone = load_backbone("conv4", weights=tiny.weights)
+        before = state(backbone.network)["layers.11.weight"]
+        of = inputs(data, backbone, "last")
+        step(data, networks(of), of, backbone_lr=rate, weight_decay=0.0)
+        moved.append(state(backbone.network)["layers.11.weight"] - before)
+    torch.testing.assert_close(moved[0], 10 * moved[1], rtol=1e-3, atol=1e-6)
+
+
+def test_frozen_layers_infer_while_the_others_train(backbone: Backbone) -> None:
+    tuned = TunedBackbone(backbone, "last").train()
+    training = {name for name, layer in tuned.network.named_modules() if layer.training}
+    assert training == LAST
+    assert not any(layer.training for layer in tuned.eval().modules())
+    pixels = torch.zeros(4, 32, 32, 3, dtype=torch.uint8)
+    before_last: list[Tensor] = []
+    layer = tuned.network.get_submodule("layers.11")
+    layer.register_forward_hook(lambda module, given, out: before_last.append(given[0]))
+    tuned.train()(pixels)
+    assert not before_last[0].requires_grad  # nothing is kept for a backward pass up to here
+
+
+def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
+    data: Data, backbone: Backbone
+) -> None:
+    before = state(backbone.network)
+    of = inputs(data, backbone, "last")
+    of.refresh_batchnorm(of.backbone)
+    after = state(backbone.network)
+    assert changed(before, after) == {"layers.12"}
+    seen: list[Tensor] = []
+    layer = backbone.network.get_submodule("layers.12")
+    layer.register_forward_hook(lambda module, given, out: seen.append(given[0]))
+    of.target(of.backbone)
+    torch.testing.assert_close(
+        after["layers.12.running_mean"], torch.cat(seen).mean(dim=(0, 2, 3)), rtol=0.05, atol=0.01
+    )
+    assert isinstance(layer, nn.BatchNorm2d)
+    assert layer.momentum == 0.1
+
+
+def test_an_inference_pass_gives_the_features_of_the_cache(data: Data, backbone: Backbone) -> None:
+    of = inputs(data, backbone, "all")
+    torch.testing.assert_close(of.target(of.backbone), data.target, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(of.source(of.backbone), data.source.features, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_losses_are_float32_whatever_the_passes_compute_in(
+    precision: str, data: Data, backbone: Backbone
+) -> None:
+    of = inputs(data, backbone, "last")
+    nets = networks(of, precision)
+    computed: list[torch.dtype] = []
+    layer = backbone.network.get_submodule("layers.11")
+    layer.register_forward_hook(lambda module, given, out: computed.append(out.dtype))
+    losses = step(data, nets, of, precision=precision)
+    assert set(computed) == {torch.float32 if precision == "fp32" else torch.bfloat16}
+    pixels = torch.zeros(4, 32, 32, 3, dtype=torch.uint8)
+    assert nets.logits(pixels).dtype == nets.features(pixels).dtype == torch.float32
+    assert all(value == value for value in losses.values())
+
+
+def test_a_clipped_step_goes_no_further_than_it_may(data: Data, tiny: TinyData) -> None:
+    lengths = []
+    for norm in (0.0, 1e-3):
+        of = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
+        nets = networks(of)
+        before = [weight.detach().clone() for weight in nets.modules.parameters()]
+        step(data, nets, of, clip_grad=norm, weight_decay=0.0, backbone_lr=1.0)
+        pairs = zip(nets.modules.parameters(), before, strict=True)
+        lengths.append(torch.cat([(a - b).flatten() for a, b in pairs]).norm().item())
+    assert lengths[1] == pytest.approx(0.01 * 1e-3, rel=0.01)
+    assert lengths[0] > 10 * lengths[1]
+
+
+def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone) -> None:
+    settings = TrainConfig(**SHORT, finetune="last", novel="yes", k_max=6)
+    of = inputs(data, backbone, "last")
+    adapted = adapt(data.source, data.target, settings, images=of)
+    assert not torch.allclose(adapted.target, data.target, atol=1e-2)
+    now = adapted.networks.backbone
+    torch.testing.assert_close(adapted.target, of.target(now))
+    torch.testing.assert_close(adapted.source.features, of.source(now))
+    # And what is exported is what was trained.
+    head, classifier = adapted.networks.head, adapted.networks.classifier
+    module = PixelClassifier(learnt(backbone, now), head, classifier).eval()
+    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
+    with torch.no_grad():
+        probabilities, features = module(torch.from_numpy(np.stack(pixels)))
+    logits, expected = infer(adapted.networks, adapted.target[:5])
+    torch.testing.assert_close(features, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(probabilities, logits.softmax(dim=1), atol=1e-4, rtol=1e-4)
+
+
+def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -> None:
+    before = state(backbone.network)
+    settings = TrainConfig(**{**SHORT, "iterations": 0}, finetune="all", novel="yes", k_max=6)
+    adapted = adapt(data.source, data.target, settings, images=inputs(data, backbone, "all"))
+    after = state(learnt(backbone, adapted.networks.backbone).network)
+    assert not changed(before, after)
+    assert isinstance(adapted.source, Labelled)
+    assert adapted.target is data.target
+
+
+def test_a_stopped_run_goes_on_to_the_same_backbone(
+    data: Data, tiny: TinyData, tmp_path: Path
+) -> None:
+    settings = TrainConfig(**{**SHORT, "iterations": 3}, finetune="last", novel="yes", k_max=6)
+
+    def adapted(folder: Path, on_stage: OnStage = lambda stage, networks: None) -> Adapted:
+        folder.mkdir(exist_ok=True)
+        of = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
+        return adapt(
+            data.source, data.target, settings, images=of, checkpoints=folder, on_stage=on_stage
+        )
+
+    def stop(stage: Stage, networks: Networks) -> None:
+        if stage.round == 2:
+            raise KeyboardInterrupt
+
+    whole = adapted(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        adapted(tmp_path / "stopped", stop)
+    resumed = adapted(tmp_path / "stopped")
+    one, two = state(whole.networks.modules), state(resumed.networks.modules)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert torch.equal(whole.target, resumed.target)
+
+
+@pytest.mark.slow
+def test_a_run_that_learns_ends_in_a_bundle_that_holds_what_was_learnt(
+    tiny: TinyData, data: Data, backbone: Backbone, tmp_path: Path
+) -> None:
+    job = tiny.job(tmp_path / "run", **SHORT, finetune="all", precision="bf16", clip_grad=1.0)
+    with Reporter(quiet=True) as reporter:
+        train(job, reporter)
+    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(16)]
+    session = Session(tmp_path / "run/bundle/model.onnx", provider="cpu", threads=1)
+    _, exported = session.run(np.stack(pixels))
+    head, tuned = FeatureHead(128, (512, 256, 256)), TunedBackbone(backbone, "all")
+    frozen = tuned.features([torch.from_numpy(np.stack(pixels))])
+    saved = checkpoint.load(tmp_path / "run/checkpoints", head, Generator(), backbone=tuned)
+    assert saved is not None
+    learnt = tuned.features([torch.from_numpy(np.stack(pixels))])
+    for features, same in ((frozen, False), (learnt, True)):
+        of_head = infer(saved.networks, features)[1].numpy()
+        assert np.allclose(exported, of_head, atol=1e-3) == same
