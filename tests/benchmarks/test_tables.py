@@ -116,9 +116,8 @@ def test_one_row_per_method_and_one_per_count_and_method() -> None:
         for task in ("A-W", "D-W")
     ]
     lines = tables.methods_table(rows).splitlines()
-    assert lines[0] == (
-        "| method | OS | OS* | UNK | HOS | AUROC | NMI | acc_novel | H³ oracle | k* | \\|k*-k\\| | seconds |"
-    )
+    shown = "method|OS|OS*|UNK|HOS|AUROC|NMI|acc_novel|H³ oracle|k*|\\|k*-k\\||seconds"
+    assert lines[0].replace(" | ", "|").strip("| ") == shown
     assert [line.split(" | ")[:2] for line in lines[2:]] == [["| scda", "90.0"], ["| osbp", "80.0"]]
     assert tables.ratio_table(rows).splitlines()[3].startswith("| 3 | osbp | 80.0 |")
 
