@@ -43,7 +43,7 @@ _STRESS = {
     "auroc": "AUROC",
 }
 _COMPARED = (
-    *("os", "os_star", "unk_pooled", "hos", "nmi_implicit", "acc_novel"),
+    *("os", "os_star", "unk_pooled", "hos", "auroc", "nmi_implicit", "acc_novel", "h3_oracle"),
     *("k_star", "k_abs", "seconds"),
 )
 _RATIO = ("os", "os_star", "unk_pooled", "hos", "k_star", "k_abs")
