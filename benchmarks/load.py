@@ -62,22 +62,35 @@ async def _keep_busy(
         return await _measured(latencies, [client() for _ in range(clients)])
 
 
-def arrive(url: str, field: str, files: Sequence[bytes], *, rate: float, seconds: float) -> Load:
-    """Send files at random moments, on average `rate` per second, whether or not answers come.
+def at_even_paces(clients: int, *, rate: float, seconds: float) -> list[float]:
+    """Return moments at which so many clients ask, `rate` per second together.
+
+    Each keeps to its own even pace, whatever the others do; where they begin is chance.
+    """
+    chance, pace = random.Random(0), clients / rate
+    begins = [chance.uniform(0, pace) for _ in range(clients)]
+    return sorted(b + pace * i for b in begins for i in range(int((seconds - b) / pace)))
+
+
+def at_random(*, rate: float, seconds: float) -> list[float]:
+    """Return moments that know nothing of each other, `rate` per second on average (Poisson)."""
+    chance, moments, moment = random.Random(0), list[float](), 0.0
+    while (moment := moment + chance.expovariate(rate)) < seconds:
+        moments.append(moment)
+    return moments
+
+
+def arrive(url: str, field: str, files: Sequence[bytes], moments: Sequence[float]) -> Load:
+    """Send files at given moments, in seconds from now, whether or not answers come.
 
     A latency counts from the moment planned: a server that stalls cannot make its clients wait
     with asking, and so hide it.
     """
-    return asyncio.run(_arrive(url, field, files, rate, seconds))
+    return asyncio.run(_arrive(url, field, files, moments))
 
 
-async def _arrive(
-    url: str, field: str, files: Sequence[bytes], rate: float, seconds: float
-) -> Load:
+async def _arrive(url: str, field: str, files: Sequence[bytes], moments: Sequence[float]) -> Load:
     latencies: list[float] = []
-    chance, moments, moment = random.Random(0), [], 0.0
-    while (moment := moment + chance.expovariate(rate)) < seconds:
-        moments.append(moment)
     async with _session(0) as session:
         start = time.perf_counter()
 

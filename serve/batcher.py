@@ -27,8 +27,8 @@ class _Waiting(Generic[A]):
 class Batcher(Generic[A]):
     """Runs the model in a few lanes side by side, each call on what waits by then.
 
-    While all lanes are busy, the images of other requests gather for the next call: under load
-    batches grow by themselves, and an image that comes alone is not kept waiting.
+    While all lanes are busy, the images of other requests gather, and a lane that gets free takes
+    its share: under load batches grow by themselves, and an image that comes alone need not wait.
     """
 
     def __init__(
@@ -88,7 +88,9 @@ class Batcher(Generic[A]):
 
     def _next_batch(self) -> list[_Waiting[A]]:
         batch: list[_Waiting[A]] = []
-        while self._queue and len(batch) < self._max_batch:
+        # A fair share, so that the next lane has something to do and nobody waits for many others.
+        share = min(self._max_batch, -(-len(self._queue) // self._lanes))
+        while self._queue and len(batch) < share:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
                 batch.append(waiting)

@@ -26,6 +26,8 @@ from scda.serve.renaming import NamesWatch
 from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
+# On a CPU a larger batch is hardly faster, and its images wait for each other.
+_MAX_BATCH = {"cpu": 4, "cuda": 32}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Desk:
         self._decoders = ThreadPoolExecutor(threads, "scda-decode")
         self._batcher = Batcher(
             self._see,
-            max_batch=settings.max_batch,
+            max_batch=settings.max_batch or _MAX_BATCH[predictor.session.provider],
             max_wait_seconds=settings.max_wait_ms / 1000,
             lanes=threads if predictor.session.provider == "cpu" else 1,
             on_wait=metrics.wait.labels("model").observe,

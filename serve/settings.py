@@ -21,7 +21,7 @@ class Settings:
     threads: int = 0  # SCDA_THREADS: of the model; 0 takes the CPUs this process may use
     provider: str = "auto"  # SCDA_PROVIDER: auto, cpu or cuda
     queue: int = 64  # SCDA_QUEUE: requests read, waiting or worked on at once
-    max_batch: int = 32  # SCDA_MAX_BATCH: images per call of the model
+    max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: an image waits so long for others; 0: never idle
     timeout_seconds: float = 30.0  # from a request's first byte to its answer; below BentoML's
 
@@ -46,7 +46,7 @@ class Settings:
             threads=_count(environment, "SCDA_THREADS", cls.threads, least=0),
             provider=environment.get("SCDA_PROVIDER") or cls.provider,
             queue=_count(environment, "SCDA_QUEUE", cls.queue),
-            max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch),
+            max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch, least=0),
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
         )
 
