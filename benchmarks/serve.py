@@ -73,7 +73,8 @@ def main() -> int:
     paths = list(walk(given.images))
     paths = paths[:: max(1, len(paths) // _SAMPLE)]
     files = [path.read_bytes() for path in paths]
-    cost = processor_seconds(load_predictor(bundle_folder(given.bundle), provider="cpu"), paths)
+    one_thread = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
+    cost = processor_seconds(one_thread, paths)
     with ExitStack() as stack:
         contestants = start(stack, given.bundle)
         spells = rounds(contestants, files)
