@@ -41,6 +41,8 @@ from scda.serve.label import label
 
 _SAMPLE = 320  # images that the bound is measured on
 _BATCH = 32  # of PyTorch
+# Its workers are forked beside ONNX Runtime's threads: one that hangs must end as an error.
+_PATIENCE = 300  # seconds for a batch
 _BATCH_CPU = 8  # of ONNX Runtime with one thread
 
 
@@ -104,7 +106,8 @@ def ours(predictor: Predictor, paths: Sequence[Path]) -> None:
 def with_torch(paths: Sequence[Path]) -> None:
     """Do what a plain inference script does; the head is left out, in its favour."""
     network = load_backbone("efficientnet_lite0").network
-    for batch in DataLoader(_Files(paths), batch_size=_BATCH, num_workers=usable_cpus()):
+    files, workers = _Files(paths), usable_cpus()
+    for batch in DataLoader(files, batch_size=_BATCH, num_workers=workers, timeout=_PATIENCE):
         network(batch)
 
 

@@ -51,7 +51,11 @@ class Decoder:
     """One such process; where a file kills it, there is a new one for the next file."""
 
     def __init__(self, preprocessing: Preprocessing) -> None:
-        """Start it; its first answer takes a quarter of a second."""
+        """Start it; its first answer takes a quarter of a second.
+
+        Raises:
+            DataError: If no process can be started.
+        """
         self._preprocessing = preprocessing
         self._process = _started(preprocessing)
 
@@ -76,7 +80,7 @@ class Decoder:
         """
         try:
             return self._ask(paths)
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError):  # ValueError: it was ended, as none could start
             code = self._restart()
         if len(paths) == 1:
             return [ImageError("cannot_decode", f"it ended the decoding process ({code})")]
@@ -108,22 +112,26 @@ class Decoder:
         try:
             self._ask([])
         except (OSError, EOFError):
-            raise DataError(
-                f"a decoding process cannot start (it ends with {_end(self._process)}); "
-                "--workers 0 decodes without one"
-            ) from None
+            raise _cannot_start(f"it ends with {_end(self._process)}") from None
         return code
 
 
 def _started(preprocessing: Preprocessing) -> subprocess.Popen[bytes]:
     # -P: a file in the user's folder must not stand in for a module.
     words = [sys.executable, "-P", "-m", decode_worker.__name__]
-    return subprocess.Popen(
-        [*words, json.dumps(preprocessing.to_json())],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        process_group=0,  # Ctrl-C is for the process that asks; it ends this one in order
-    )
+    try:
+        return subprocess.Popen(
+            [*words, json.dumps(preprocessing.to_json())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            process_group=0,  # Ctrl-C is for the process that asks; it ends this one in order
+        )
+    except OSError as error:  # no memory or no more processes, say
+        raise _cannot_start(error.strerror) from None
+
+
+def _cannot_start(why: str | None) -> DataError:
+    return DataError(f"a decoding process cannot start ({why}); --workers 0 decodes without one")
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:

@@ -116,11 +116,18 @@ def test_a_process_that_cannot_start_is_told(
     preprocessing: Preprocessing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with (
-        decoders(preprocessing, 1) as decode,
-        pytest.raises(DataError, match=r"cannot start .*1\); --workers 0 decodes without one"),
-    ):
-        decode([tmp_path / "red.jpg"])
+    with decoders(preprocessing, 1) as decode:
+        for _ in range(2):  # the next batch must not meet the dead process of the first
+            with pytest.raises(DataError, match=r"start .*1\); --workers 0 decodes without one"):
+                decode([tmp_path / "red.jpg"])
+
+
+def test_a_process_that_the_system_refuses_is_told(
+    preprocessing: Preprocessing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/none")
+    with pytest.raises(DataError, match=r"cannot start \(No such file .*--workers 0"):
+        Decoder(preprocessing)
 
 
 def test_processes_end_with_the_work(preprocessing: Preprocessing) -> None:
