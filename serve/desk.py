@@ -27,7 +27,7 @@ from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
 # On a CPU a larger batch is hardly faster, and its images wait for each other.
-_MAX_BATCH = {"cpu": 4, "cuda": 32}
+_MAX_BATCH = {"cpu": 8, "cuda": 32}
 
 
 @dataclass(frozen=True)

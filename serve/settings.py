@@ -21,7 +21,7 @@ class Settings:
     threads: int = 0  # SCDA_THREADS: of the model; 0 takes the CPUs this process may use
     provider: str = "auto"  # SCDA_PROVIDER: auto, cpu or cuda
     queue: int = 64  # SCDA_QUEUE: requests read, waiting or worked on at once
-    max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
+    max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 8, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: an image waits so long for others; 0: never idle
     timeout_seconds: float = 30.0  # from a request's first byte to its answer; below BentoML's
 
