@@ -16,5 +16,6 @@ def test_every_picture_is_measured(tmp_path: Path) -> None:
     assert read_file(paths[0]).size == (32, 32)
     figures = measured(bundle, tmp_path / "images")
     assert figures["rate"] > 0
-    assert 0.1 < figures["processor_ms"] < 1000
-    assert 50 < figures["mib"] < 5000
+    # No upper bounds: other tests have used this process, and processes of its own, before.
+    assert figures["processor_ms"] > 0.1
+    assert figures["mib"] > 50
