@@ -39,6 +39,8 @@ ABOUT = About(
     image_root=LOCAL_FILES,
 )
 # Every name that a Linux file system allows, as `os.fsdecode` gives it.
-file_names = st.binary(min_size=1, max_size=20).map(
-    lambda raw: os.fsdecode(raw.replace(b"\0", b"x"))
+file_names = (
+    st.binary(min_size=1, max_size=20)
+    .filter(lambda raw: raw not in (b".", b".."))
+    .map(lambda raw: os.fsdecode(raw.replace(b"\0", b"x")))
 )
