@@ -6,19 +6,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import Generator, Tensor, nn
 
 from scda.adapt import checkpoint, novelty, randomness, trust
 from scda.adapt.config import TrainConfig
 from scda.adapt.device import chosen_device
 from scda.adapt.discover import Discovery, aligned, discover, divide
-from scda.adapt.inputs import FeatureInputs, Inputs
+from scda.adapt.inputs import FeatureInputs, Inputs, Labelled
 from scda.adapt.kmeans import Points
+from scda.adapt.networks import Networks, infer, reject_more
 from scda.adapt.propagate import propagated
 from scda.adapt.stages import OnStage, Run, Seen
 from scda.adapt.stop import Deferred
-from scda.adapt.train import Diverged, Labelled, Networks, OnStep, infer
+from scda.adapt.train import Diverged, OnStep
 from scda.models.network import FeatureHead
 
 
@@ -26,11 +26,11 @@ from scda.models.network import FeatureHead
 class Adapted:
     """The end of Algorithm 2."""
 
-    networks: Networks
+    networks: Networks  # on the CPU
     discovery: Discovery | None  # of the last round; None without a round
-    notes: list[str]  # `status: explanation`, what the user should know
     source: Labelled  # as the backbone sees it at the end
     target: Tensor  # (M, D_backbone), the same
+    notes: list[str]  # `status: explanation`, what the user should know
     failure: str = ""  # why training ended before the last round
 
 
@@ -68,12 +68,11 @@ def adapt(
     randomness.seed_all(config.seed)
     generator = Generator().manual_seed(config.seed)
     num_known = int(source.labels.max()) + 1
-    head = FeatureHead(target.shape[1], config.head_widths)
     inputs = images or FeatureInputs(source.features, target)
-    first = Networks(head, nn.Identity(), inputs.backbone)  # C comes with the first stage
+    start = _start(target.shape[1], inputs, config)
     run = Run(
-        inputs,
         source,
+        inputs,
         Seen(target),
         num_known,
         config,
@@ -83,50 +82,43 @@ def adapt(
         on_discovery,
         on_stage,
     )
-    state = _finished(first, generator, checkpoints)
-    pause = _paused(state, first, checkpoints)
-    if state:
-        run.look(state.round, state.networks)
+    state = checkpoint.load(checkpoints, start, generator) if checkpoints else None
+    following = state.round + 1 if state else 0
+    pause = checkpoint.load_pause(checkpoints, start, following) if checkpoints else None
     if state or pause:
         on_resume(state.round if state else -1, pause.progress.step if pause else 0)
+    if state and state.round:
+        run.look(state.networks.backbone)
     failure = ""
     try:
         while state is None or state.round < config.iterations:
-            state, pause = _next_stage(state, pause, first, run), None
+            state, pause = _next_stage(state, pause, start, run), None
     except Diverged as error:
         if state is None or state.round == 0:
             raise Diverged(f"{error}; no round was finished, so there is no bundle") from None
         failure = f"round {state.round + 1}: {error}; the bundle is that of round {state.round}"
-    _reject_more(state.networks.classifier, num_known, config.rejection)
+    # After the last checkpoint, so that it counts once.
+    reject_more(state.networks, num_known, config.rejection)
     if state.round:
-        run.source = Labelled(inputs.source(state.networks.backbone), source.labels)
+        source = replace(source, features=inputs.source(state.networks.backbone))
     state.networks.modules.cpu()
-    notes = ([f"diverged: {failure}"] if failure else []) + _notes(state, run)
-    return Adapted(state.networks, state.discovery, notes, run.source, run.target, failure)
+    notes = [f"diverged: {failure}"] if failure else []
+    notes += _notes(state, source, run)
+    return Adapted(state.networks, state.discovery, source, run.target, notes, failure)
 
 
-def _finished(
-    first: Networks, generator: Generator, checkpoints: Path | None
-) -> checkpoint.State | None:
-    if checkpoints is None:
-        return None
-    head, backbone = copy.deepcopy(first.head), copy.deepcopy(first.backbone)
-    return checkpoint.load(checkpoints, head, generator, backbone=backbone)
-
-
-def _paused(
-    state: checkpoint.State | None, first: Networks, checkpoints: Path | None
-) -> checkpoint.Pause | None:
-    if checkpoints is None:
-        return None
-    following = state.round + 1 if state else 0
-    return checkpoint.load_pause(checkpoints, first.head, following, backbone=first.backbone)
+def _start(backbone_width: int, inputs: Inputs, config: TrainConfig) -> Networks:
+    """Return what pre-training starts with; every stage brings its own C."""
+    head = FeatureHead(backbone_width, config.head_widths)
+    networks = Networks(head, nn.Identity(), inputs.backbone, config.precision)
+    networks.modules.to(chosen_device(config))
+    return networks
 
 
 def _next_stage(
     state: checkpoint.State | None,
     pause: checkpoint.Pause | None,
-    first: Networks,
+    start: Networks,
     run: Run,
 ) -> checkpoint.State:
     """Pre-train, or do the next round; its networks are new, so that `state` can be gone back to.
@@ -134,27 +126,25 @@ def _next_stage(
     Args:
         state: After the last stage.
         pause: Of the stage, where it was stopped.
-        first: What pre-training starts with.
+        start: What pre-training starts with.
         run: All the rest.
     """
     run.begin()
     found = pause.discovery if pause else _discover(state, run) if state else None
-    before = state.networks if state else first
+    before = state.networks if state else start
     outputs = run.num_known + (found.k_star if found else 1)
     number = state.round + 1 if state else 0
     if found:
         run.on_discovery(number, found.k_star)
 
     def fresh() -> Networks:
-        head, backbone = copy.deepcopy(before.head), copy.deepcopy(before.backbone)
-        classifier = nn.Linear(run.config.head_widths[-1], outputs)
-        networks = Networks(head, classifier, backbone, run.config.precision)
-        networks.modules.to(chosen_device(run.config))
-        return networks
+        classifier = nn.Linear(run.config.head_widths[-1], outputs).to(before.device)
+        return replace(copy.deepcopy(before), classifier=classifier)
 
     with Deferred() as stop:
         stage = run.trained(number, fresh, found, pause, stop)
-        run.look(number, stage.networks)
+        if number:  # pre-training leaves the backbone as it was
+            run.look(stage.networks.backbone)
         if number == 1 and found and run.config.novel == "auto":
             found = _judged(found, stage.networks, run)
         return run.end(stage, found, state)
@@ -164,21 +154,14 @@ def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
     if found.k_star or run.config.k:
         return found
     logits = infer(networks, run.target)[0].numpy()
-    return novelty.judged(found, logits, run.target.numpy(), run.graph, run.num_known)
+    return novelty.judged(found, logits, run.target.numpy(), run.seen.graph, run.num_known)
 
 
-@torch.no_grad()
-def _reject_more(classifier: nn.Module, num_known: int, nats: float) -> None:
-    """Add to the logits of everything new; after the last checkpoint, so that it counts once."""
-    assert isinstance(classifier, nn.Linear)
-    classifier.bias[num_known:] += nats
-
-
-def _notes(state: checkpoint.State, run: Run) -> list[str]:
+def _notes(state: checkpoint.State, source: Labelled, run: Run) -> list[str]:
     found = state.discovery
     warnings = trust.warnings(
-        source=run.source.features.numpy(),
-        source_labels=run.source.labels.numpy(),
+        source=source.features.numpy(),
+        source_labels=source.labels.numpy(),
         target=run.target.numpy(),
         predicted=infer(state.networks, run.target)[0].argmax(dim=1).numpy(),
         num_known=run.num_known,
@@ -192,7 +175,7 @@ def _discover(state: checkpoint.State, run: Run) -> Discovery:
     """Algorithm 1 for the state of the last stage, or the closed round of choice 22b."""
     logits, features = (tensor.numpy() for tensor in infer(state.networks, run.target))
     before, backbone, num_known = state.discovery, run.target.numpy(), run.num_known
-    if not _anything_new(state, logits, num_known, run.config):
+    if not novelty.looked_for(before, logits, num_known, run.config):
         called_new = np.flatnonzero(_spread(logits, run).argmax(axis=1) >= num_known)
         suspects = before.suspects if before else called_new
         return novelty.closed(_spread(logits[:, :num_known], run), before, suspects)
@@ -210,14 +193,4 @@ def _discover(state: checkpoint.State, run: Run) -> Discovery:
 
 def _spread(logits: Points, run: Run) -> Points:
     reach = run.config.propagation
-    return propagated(logits, run.graph, reach) if reach else logits
-
-
-def _anything_new(
-    state: checkpoint.State, logits: Points, num_known: int, config: TrainConfig
-) -> bool:
-    if config.k or config.novel != "auto":  # who gives their number says that there are some
-        return config.novel != "no"
-    if state.discovery is not None:  # decided in the first round
-        return state.discovery.k_star > 0 or len(state.discovery.suspects) > 0
-    return bool((logits.argmax(axis=1) >= num_known).mean() > novelty.SURE_SHARE)
+    return propagated(logits, run.seen.graph, reach) if reach else logits

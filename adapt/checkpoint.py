@@ -16,8 +16,9 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt import randomness
 from scda.adapt.discover import Discovery
+from scda.adapt.networks import Networks
 from scda.adapt.packed import pack, unpack
-from scda.adapt.train import Networks, Progress
+from scda.adapt.train import Progress
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
@@ -89,16 +90,13 @@ def save_pause(folder: Path, pause: Pause) -> None:
     _write(folder / PAUSED, fields)
 
 
-def load(
-    folder: Path, head: nn.Module, generator: Generator, *, backbone: nn.Module | None = None
-) -> State | None:
+def load(folder: Path, form: Networks, generator: Generator) -> State | None:
     """Return the newest checkpoint that can be read, and set all random generators to it.
 
     Args:
         folder: The run's checkpoints.
-        head: F's trained part, whose weights are replaced.
+        form: Of F; a copy gets the weights, and a C of its own.
         generator: Of the batches.
-        backbone: Of F where it learns; its weights are replaced by what it has learnt.
 
     Raises:
         GateError: If there are checkpoints and none fits this model.
@@ -107,7 +105,7 @@ def load(
     def state_of(fields: dict[str, Any]) -> State:
         state = State(
             fields["round"],
-            _networks(fields, head, backbone),
+            _networks(fields, form),
             unpack(fields["discovery"]),
             fields["unknown_share"],
             tuple(fields["warnings"]),
@@ -124,18 +122,15 @@ def load(
     return None
 
 
-def load_pause(
-    folder: Path, head: nn.Module, round_number: int, *, backbone: nn.Module | None = None
-) -> Pause | None:
+def load_pause(folder: Path, form: Networks, round_number: int) -> Pause | None:
     """Return the pause of this stage, if there is one, and set all random generators to it.
 
     One that cannot be read costs no more than the stage.
 
     Args:
         folder: The run's checkpoints.
-        head: The form of F's trained part; a copy gets the weights.
+        form: Of F; a copy gets the weights, and a C of its own.
         round_number: Of the stage that comes next.
-        backbone: Of F where it learns; a copy gets the weights.
     """
 
     def pause_of(fields: dict[str, Any]) -> Pause | None:
@@ -143,7 +138,7 @@ def load_pause(
             return None
         return Pause(
             fields["round"],
-            _networks(fields, copy.deepcopy(head), copy.deepcopy(backbone)),
+            _networks(fields, form),
             unpack(fields["discovery"]),
             Progress(**fields["progress"]),
             fields["returns"],
@@ -191,11 +186,10 @@ def _fields(of: State | Pause) -> dict[str, Any]:
     }
 
 
-def _networks(fields: dict[str, Any], head: nn.Module, backbone: nn.Module | None) -> Networks:
-    backbone = backbone or nn.Identity()
-    backbone.load_state_dict(fields["backbone"])
-    head.load_state_dict(fields["head"])
-    weight = fields["classifier"]["weight"]
-    classifier = nn.Linear(weight.shape[1], weight.shape[0])
-    classifier.load_state_dict(fields["classifier"])
-    return Networks(head, classifier, backbone)
+def _networks(fields: dict[str, Any], form: Networks) -> Networks:
+    outputs, width = fields["classifier"]["weight"].shape
+    classifier = nn.Linear(width, outputs).to(form.device)
+    networks = dataclasses.replace(copy.deepcopy(form), classifier=classifier)
+    for part in ("head", "classifier", "backbone"):
+        getattr(networks, part).load_state_dict(fields[part])
+    return networks

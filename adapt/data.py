@@ -13,6 +13,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.device import chosen_device
 from scda.adapt.features import Extracted, extract
 from scda.adapt.images import Images
+from scda.adapt.inputs import Labelled
 from scda.adapt.progress import Reporter
 from scda.adapt.scan import (
     Rejected,
@@ -22,7 +23,6 @@ from scda.adapt.scan import (
     scan_target,
     unreadable,
 )
-from scda.adapt.train import Labelled
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.errors import DataError, UsageError
 from scda.models.weights import Say

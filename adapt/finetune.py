@@ -20,8 +20,8 @@ _BATCH = 32  # images of an inference pass
 class TunedBackbone(PixelBackbone):
     """A backbone of which some layers learn; all others keep weights and batch statistics.
 
-    What lies before the first layer that learns needs no gradient, so that nothing is kept for a
-    backward pass through it.
+    What lies before the first layer that
+    learns needs no gradient, so that nothing is kept for a backward pass through it.
     """
 
     def __init__(self, backbone: Backbone, part: str) -> None:
@@ -61,15 +61,15 @@ class TunedBackbone(PixelBackbone):
         return torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
 
 
+def learnt(backbone: Backbone, trained: nn.Module) -> Backbone:
+    """Return a backbone with the network that was trained, if one was."""
+    if not isinstance(trained, TunedBackbone):
+        return backbone
+    return replace(backbone, network=trained.network)
+
+
 def _learns(layer: nn.Module) -> bool:
     return any(weight.requires_grad for weight in layer.parameters(recurse=False))
-
-
-def learnt(backbone: Backbone, network: nn.Module) -> Backbone:
-    """Return a backbone as training left it: with other weights if it is one that learns."""
-    if not isinstance(network, TunedBackbone):
-        return backbone
-    return replace(backbone, network=network.network)
 
 
 class ImageInputs:
@@ -78,10 +78,10 @@ class ImageInputs:
     def __init__(
         self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int
     ) -> None:
-        """Read nothing yet.
+        """Start nothing yet.
 
         Args:
-            backbone: What the first round starts with.
+            backbone: What training begins with.
             source: Files in the order of the source labels.
             target: Files in the order of the target features.
             part: `last` or `all`.
@@ -97,25 +97,25 @@ class ImageInputs:
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the `done` ones its source, pseudo-labelled and target views."""
+        """Yield for each step but the first `done` its views: source, pseudo, target."""
         return self._photos.batches(steps, generator, done=done)
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
-        """Make a backbone's batch statistics, where it learns, those of the whole target."""
+        """Make the backbone's batch statistics, where it learns, those of the whole target."""
         assert isinstance(backbone, TunedBackbone)
         parts = math.ceil(self.num_target / _BATCH)
         order = [range(part, self.num_target, parts) for part in range(parts)]
         backbone.refresh_batchnorm(self._prepared(self._target, order))
 
     def source(self, backbone: nn.Module) -> Tensor:
-        """Return a backbone's features of the whole source."""
-        return self._features(backbone, self._source)
+        """Return the features of the whole source as this backbone sees it."""
+        return self._features(self._source, backbone)
 
     def target(self, backbone: nn.Module) -> Tensor:
-        """Return a backbone's features of the whole target."""
-        return self._features(backbone, self._target)
+        """Return the features of the whole target as this backbone sees it."""
+        return self._features(self._target, backbone)
 
-    def _features(self, backbone: nn.Module, images: Images) -> Tensor:
+    def _features(self, images: Images, backbone: nn.Module) -> Tensor:
         assert isinstance(backbone, TunedBackbone)
         count = len(images.paths)
         order = [range(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH)]

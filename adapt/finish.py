@@ -17,7 +17,7 @@ from scda.adapt.alternate import Adapted
 from scda.adapt.discover import Discovery
 from scda.adapt.images import Images
 from scda.adapt.kmeans import Points
-from scda.adapt.train import Networks, infer
+from scda.adapt.networks import Networks, infer
 from scda.models import bundle as names
 from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle

@@ -1,6 +1,7 @@
-"""What retraining reads: features of a frozen backbone, or images for one that learns."""
+"""What training reads: features of a frozen backbone, or images for one that learns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Generator, Tensor, nn
@@ -8,12 +9,28 @@ from torch import Generator, Tensor, nn
 from scda.adapt.batches import Step
 
 
+@dataclass(frozen=True)
+class Labelled:
+    """Images with a class, as a backbone sees them."""
+
+    features: Tensor  # (N, D_backbone)
+    labels: Tensor  # (N,)
+
+
+@dataclass(frozen=True)
+class Pseudo:
+    """Target images with pseudo-labels."""
+
+    rows: Tensor  # (P,) of the target
+    labels: Tensor  # (P,)
+
+
 class Inputs(Protocol):
     """Both domains, by row for a training step and as a whole for discovery."""
 
     @property
     def backbone(self) -> nn.Module:
-        """What turns a batch into backbone features, as it is before the first round."""
+        """What turns a batch into backbone features; copies of it are trained where it learns."""
 
     @property
     def num_target(self) -> int:
@@ -22,16 +39,16 @@ class Inputs(Protocol):
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the `done` ones what the backbone reads: one part per domain."""
+        """Yield for each step but the first `done` what F reads: source, pseudo, target."""
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
-        """Make a backbone's batch statistics, where it learns, those of the whole target."""
+        """Make the backbone's batch statistics, where it learns, those of the whole target."""
 
     def source(self, backbone: nn.Module) -> Tensor:
-        """Return a backbone's features of the source, (N, D_backbone)."""
+        """Return the features of the source, (N, D_backbone), as this backbone sees it."""
 
     def target(self, backbone: nn.Module) -> Tensor:
-        """Return a backbone's features of the target, (M, D_backbone)."""
+        """Return the features of the target, (M, D_backbone), as this backbone sees it."""
 
 
 class FeatureInputs:
@@ -46,7 +63,7 @@ class FeatureInputs:
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the `done` ones its features."""
+        """Yield for each step but the first `done` its features: source, pseudo, target."""
         for source, pseudo, target in steps[done:]:
             yield self._source[source], self._target[pseudo], self._target[target]
 

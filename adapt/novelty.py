@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Candidates, Discovery, entropy, lower_half, nobody, select
 from scda.adapt.kmeans import Points
 from scda.adapt.propagate import averaged
@@ -22,6 +23,24 @@ _NEIGHBOURS = 10
 _FAR = 1.1  # times the distance that nine tenths of a class's surest images keep to its centre
 _QUANTILE = 0.9
 _REACH = 0.5  # of the average over neighbours: an outlier alone is an odd picture, not a class
+
+
+def looked_for(
+    before: Discovery | None, logits: Points, num_known: int, config: TrainConfig
+) -> bool:
+    """Return whether this round looks for new classes.
+
+    Args:
+        before: The round before.
+        logits: (N, C) of the target, by the model of the last stage.
+        num_known: K.
+        config: Of the run.
+    """
+    if config.k or config.novel != "auto":  # who gives their number says that there are some
+        return config.novel != "no"
+    if before is not None:  # decided in the first round
+        return before.k_star > 0 or len(before.suspects) > 0
+    return bool((logits.argmax(axis=1) >= num_known).mean() > SURE_SHARE)
 
 
 def closed(logits: Points, before: Discovery | None, suspects: Ids) -> Discovery:

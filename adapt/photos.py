@@ -1,5 +1,6 @@
 """Images from the disk as batches: at random for training, one way only for everything else."""
 
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -51,6 +52,11 @@ class _Views(Dataset[Tensor]):
             return augmented(image, self._preprocessing)
 
 
+def _leave_interrupts(worker: int) -> None:
+    """Let Ctrl-C, which reaches all processes of a terminal, stop the one that trains alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class TrainingPhotos:
     """Random views of both domains, by row, made ahead by processes that live as long as this."""
 
@@ -75,6 +81,7 @@ class TrainingPhotos:
             # A fork beside running threads may hang.
             multiprocessing_context="spawn" if workers else None,
             generator=Generator(),  # not the global one: every view has a seed of its own
+            worker_init_fn=_leave_interrupts,
         )
 
     def batches(
@@ -85,7 +92,7 @@ class TrainingPhotos:
         Args:
             steps: What the steps see; all of it is known before the first view is made.
             generator: Where the views' randomness comes from.
-            done: So many steps are left out, and those after them are what they would have been.
+            done: Steps to leave out, whose randomness is drawn all the same.
 
         Raises:
             DataError: If a file, which could be read before, cannot be read now.

@@ -14,22 +14,11 @@ from torch import Generator, Tensor, nn
 from scda.adapt import checkpoint, guards
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Discovery
-from scda.adapt.inputs import Inputs
+from scda.adapt.inputs import Inputs, Labelled, Pseudo
+from scda.adapt.networks import Networks, infer, refresh_batchnorm
 from scda.adapt.propagate import neighbourhood
 from scda.adapt.stop import Deferred
-from scda.adapt.train import (
-    Diverged,
-    Labelled,
-    Networks,
-    OnStep,
-    Progress,
-    Pseudo,
-    Stopped,
-    infer,
-    pretrain,
-    refresh_batchnorm,
-    retrain,
-)
+from scda.adapt.train import Diverged, OnStep, Progress, Stopped, pretrain, retrain
 
 _MOST_RETURNS = 3  # of one stage, to the state before it
 
@@ -60,6 +49,18 @@ def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """The target as the backbone of the last stage sees it."""
+
+    target: Tensor  # (M, D_backbone)
+
+    @cached_property
+    def graph(self) -> csr_array:
+        """Return which images are neighbours."""
+        return neighbourhood(self.target.numpy())
+
+
+@dataclass(frozen=True)
 class Trained:
     """What training made of a stage."""
 
@@ -69,24 +70,12 @@ class Trained:
     returns: int
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The target's backbone features, and which images are neighbours in them."""
-
-    target: Tensor
-
-    @cached_property
-    def graph(self) -> csr_array:
-        """Return who is whose neighbour."""
-        return neighbourhood(self.target.numpy())
-
-
 @dataclass
 class Run:
     """What happens around every stage: time, stops and returns, statistics, checkpoint, report."""
 
-    inputs: Inputs
-    source: Labelled
+    source: Labelled  # as the frozen backbone sees it, for pre-training
+    inputs: Inputs  # of the rounds
     seen: Seen
     num_known: int
     config: TrainConfig
@@ -98,21 +87,14 @@ class Run:
 
     @property
     def target(self) -> Tensor:
-        """The target's features, by the backbone of the last stage."""
+        """Return the target as it is seen now, (M, D_backbone)."""
         return self.seen.target
 
-    @property
-    def graph(self) -> csr_array:
-        """Who is whose neighbour in them."""
-        return self.seen.graph
-
-    def look(self, number: int, networks: Networks) -> None:
-        """See the target with the backbone as this stage left it; pre-training changed nothing."""
-        if not number:
-            return
+    def look(self, backbone: nn.Module) -> None:
+        """See the target with the backbone as a round left it."""
         if self.config.batchnorm == "target":
-            self.inputs.refresh_batchnorm(networks.backbone)
-        target = self.inputs.target(networks.backbone)
+            self.inputs.refresh_batchnorm(backbone)
+        target = self.inputs.target(backbone)
         if target is not self.target:
             self.seen = Seen(target)
 
@@ -173,8 +155,8 @@ class Run:
             return stop.asked
 
         if found is None:
-            of_features = replace(networks, backbone=nn.Identity())
-            return pretrain(of_features, self.source, self.target, *settings, on_step, progress)
+            frozen = replace(networks, backbone=nn.Identity())  # its input are features
+            return pretrain(frozen, self.source, self.target, *settings, on_step, progress)
         pseudo, labels = pseudo_labelled(found, self.num_known), self.source.labels
         return retrain(networks, self.inputs, labels, pseudo, *settings, on_step, progress)
 

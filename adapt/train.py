@@ -1,86 +1,24 @@
 """The two training stages of SCDA, and the one loop both run in."""
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
-from torch.optim.swa_utils import update_bn
 
-from scda.adapt.batches import Step, labelled, shuffled
+from scda.adapt.batches import labelled, shuffled
 from scda.adapt.config import TrainConfig
-from scda.adapt.device import DTYPES
-from scda.adapt.inputs import Inputs
+from scda.adapt.inputs import Inputs, Labelled, Pseudo
 from scda.adapt.losses import adversarial, class_confusion, class_correlation, reverse_gradient
+from scda.adapt.networks import Networks
 from scda.models.errors import GateError
 
 # Gets the step and its losses, none where it was skipped; a true answer stops the stage.
 OnStep = Callable[[int, dict[str, float]], bool | None]
-_BATCHNORM_ROWS = 4096
 _MOST_SKIPPED = 3  # steps in a row without a finite loss
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Images with a class, as the frozen backbone sees them."""
-
-    features: Tensor  # (N, D_backbone)
-    labels: Tensor  # (N,)
-
-
-@dataclass(frozen=True)
-class Pseudo:
-    """Target images with pseudo-labels."""
-
-    rows: Tensor  # (P,) of the target
-    labels: Tensor  # (P,)
-
-
-@dataclass
-class Networks:
-    """F, whose backbone is the identity where features are its input, and C, new in every round.
-
-    Outputs are float32 whatever the precision in between: losses and entropies need it.
-    """
-
-    head: nn.Module  # (N, D_backbone) → (N, D)
-    classifier: nn.Module  # (N, D) → (N, C)
-    backbone: nn.Module = field(default_factory=nn.Identity)  # a batch of inputs → (N, D_backbone)
-    precision: str = "fp32"  # of passes in training
-
-    @property
-    def device(self) -> torch.device:
-        """Where the networks are; inputs are brought there."""
-        return next(self.classifier.parameters()).device
-
-    @property
-    def modules(self) -> nn.ModuleList:
-        """All three, to train or to move at once."""
-        return nn.ModuleList([self.backbone, self.head, self.classifier])
-
-    def features(self, inputs: Tensor) -> Tensor:
-        """Return F(x), (N, D)."""
-        with self._autocast():
-            features: Tensor = self.head(self.backbone(inputs.to(self.device, non_blocking=True)))
-        return features.float()
-
-    def classify(self, features: Tensor) -> Tensor:
-        """Return C's logits, (N, C), of F's features."""
-        with self._autocast():
-            logits: Tensor = self.classifier(features)
-        return logits.float()
-
-    def logits(self, inputs: Tensor) -> Tensor:
-        """Return C(F(x)), (N, C)."""
-        return self.classify(self.features(inputs))
-
-    def _autocast(self) -> torch.autocast:
-        enabled = self.precision != "fp32"
-        return torch.autocast(self.device.type, DTYPES[self.precision], enabled=enabled)
 
 
 @dataclass(frozen=True)
@@ -90,6 +28,7 @@ class Progress:
     step: int = 0
     skipped: tuple[int, ...] = ()  # steps without a finite loss
     optimizer: dict[str, Any] | None = None
+    scaler: dict[str, Any] | None = None  # of losses in fp16; empty in another precision
 
 
 class Stopped(Exception):  # noqa: N818 - no error
@@ -136,19 +75,17 @@ def pretrain(
 
     Source: SCDA, Eq. 5 and 6.
     """
-    num_known = int(source.labels.max()) + 1
+    num_known, temperature = int(source.labels.max()) + 1, config.temperature
     source_batches = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
     target_batches = shuffled(len(target), config.batch_size, generator)
 
     def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
         features = networks.features(target[target_batch])
-        correlation = class_correlation(networks.classify(features), temperature=config.temperature)
+        correlation = class_correlation(networks.classify(features), temperature=temperature)
         against = networks.classify(reverse_gradient(features))
         return {
             "source": _cross_entropy(networks.logits(source.features[batch]), source.labels[batch]),
-            "adversarial": adversarial(
-                against, form=config.adversary, temperature=config.temperature
-            ),
+            "adversarial": adversarial(against, form=config.adversary, temperature=temperature),
             "known_confusion": class_confusion(
                 correlation, num_classes=num_known, rows=config.confusion_rows
             ),
@@ -177,26 +114,27 @@ def retrain(
     source_batches = labelled(source_labels, size, generator, sampling=sampling)
     pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
     target_batches = shuffled(inputs.num_target, size, generator)
+    drawn = zip(source_batches, pseudo_batches, target_batches, strict=False)
     # Drawn before the first step: images may then be read ahead, and the generator is where it
     # is however far ahead that was.
-    batches = zip(source_batches, pseudo_batches, target_batches, strict=False)
-    drawn = list(islice(batches, config.round_length(inputs.num_target)))
-    plan = [(source, pseudo.rows[rows], target) for source, rows, target in drawn]
+    steps = list(islice(drawn, config.round_length(inputs.num_target)))
+    plan = [(source, pseudo.rows[rows], target) for source, rows, target in steps]
 
-    def losses(read: tuple[Tensor, ...], rows: Step) -> dict[str, Tensor]:
+    def losses(views: tuple[Tensor, ...], step: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        source, rows, _ = step
         # Source and target never share a pass: batch norm would mix their statistics.
-        of_source, of_pseudo, of_target = map(networks.logits, read)
+        of_source, of_pseudo, of_target = map(networks.logits, views)
         correlation = class_correlation(of_target, temperature=config.temperature)
         return {
-            "source": _cross_entropy(of_source, source_labels[rows[0]]),
-            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows[1]]),
+            "source": _cross_entropy(of_source, source_labels[source]),
+            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows]),
             "confusion": class_confusion(
                 correlation, num_classes=correlation.shape[1], rows=config.confusion_rows
             ),
         }
 
-    read = inputs.batches(plan, generator, done=progress.step)
-    to_go = zip(read, drawn[progress.step :], strict=True)
+    done = progress.step
+    to_go = zip(inputs.batches(plan, generator, done=done), steps[done:], strict=True)
     return _minimise(networks, losses, to_go, config, on_step, progress)
 
 
@@ -213,11 +151,12 @@ def _minimise(
     progress: Progress,
 ) -> tuple[int, ...]:
     """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
-    modules = networks.modules
-    optimizer = _optimizer(networks, config)
+    modules, optimizer = networks.modules, _optimizer(networks, config)
     scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
     if progress.optimizer:
         optimizer.load_state_dict(progress.optimizer)
+    if progress.scaler:
+        scaler.load_state_dict(progress.scaler)
     step, skipped = progress.step, progress.skipped
     modules.train()
     for step, batch in enumerate(batches, progress.step + 1):
@@ -234,10 +173,23 @@ def _minimise(
         else:
             skipped, by_name = _skip(step, skipped, config), {}
         if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
-            raise Stopped(Progress(step, skipped, optimizer.state_dict()))
+            raise Stopped(Progress(step, skipped, optimizer.state_dict(), scaler.state_dict()))
     if not all(tensor.isfinite().all() for tensor in modules.state_dict().values()):
         raise _diverged(step, config)
     return skipped
+
+
+def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
+    """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
+    new = [*networks.head.parameters(), *networks.classifier.parameters()]
+    learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
+    own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr}
+    return torch.optim.SGD(
+        [{"params": new}, own],
+        lr=config.lr,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
 
 
 def _skip(step: int, skipped: tuple[int, ...], config: TrainConfig) -> tuple[int, ...]:
@@ -249,43 +201,3 @@ def _skip(step: int, skipped: tuple[int, ...], config: TrainConfig) -> tuple[int
 
 def _diverged(step: int, config: TrainConfig) -> Diverged:
     return Diverged(f"training diverged at step {step}; try a smaller --lr than {config.lr}")
-
-
-def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
-    """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
-    new = [*networks.head.parameters(), *networks.classifier.parameters()]
-    learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
-    groups: list[dict[str, Any]] = [
-        {"params": new},
-        {"params": learnt, "lr": config.lr * config.backbone_lr},
-    ]
-    return torch.optim.SGD(
-        groups,
-        lr=config.lr,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-    )
-
-
-@torch.no_grad()
-def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return logits (N, C) and F's features (N, D) of backbone features, both on the CPU.
-
-    With the stored batch statistics, and in float32 as the exported model.
-    """
-    networks.head.eval()
-    networks.classifier.eval()
-    device = networks.device
-    parts = [networks.head(rows.to(device)) for rows in features.split(_BATCHNORM_ROWS)]
-    adapted = torch.cat(parts)
-    return networks.classifier(adapted).cpu(), adapted.cpu()
-
-
-def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
-    """Make the stored batch statistics those of the whole target, for this F (choice 21).
-
-    A large target goes in parts of one size, each a sample of the whole: their mean is taken.
-    """
-    parts = math.ceil(len(target) / _BATCHNORM_ROWS)
-    samples = (target[part::parts] for part in range(parts))
-    update_bn(samples, networks.head, device=networks.device)

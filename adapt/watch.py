@@ -6,10 +6,10 @@ from typing import Any
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.events import Events
+from scda.adapt.networks import Networks
 from scda.adapt.progress import Reporter
 from scda.adapt.rundir import RunFolder
 from scda.adapt.stages import Stage
-from scda.adapt.train import Networks
 
 _LOSSES_EVERY = 50  # steps
 _IMAGES_PER_OUTPUT = 2  # in a batch, for a class correlation that means something

@@ -22,8 +22,8 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.count import Curve, clustering_accuracy, estimate
 from scda.adapt.discover import cluster_space, discover, select
 from scda.adapt.kmeans import STEPS, Points, sweep
+from scda.adapt.networks import infer
 from scda.adapt.propagate import neighbourhood, propagated
-from scda.adapt.train import infer
 from scda.models.index import Ids
 from studies import Request, main_runs
 

@@ -16,7 +16,7 @@ from results import Record
 from runs import Inputs, Run
 from scda.adapt.alternate import adapt
 from scda.adapt.figures import GREY
-from scda.adapt.train import infer
+from scda.adapt.networks import infer
 from scda.models.index import Features, normalised
 
 _STAGES = {"before": "the backbone's features", "after": "F's features after training"}

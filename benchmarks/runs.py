@@ -17,9 +17,10 @@ from scda.adapt import metrics
 from scda.adapt.alternate import adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.evaluate import Scored, measured
+from scda.adapt.inputs import Labelled
 from scda.adapt.metrics import Labels
+from scda.adapt.networks import Networks, infer
 from scda.adapt.stages import Stage
-from scda.adapt.train import Labelled, Networks, infer
 from scda.models.index import Features
 
 REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # nats

@@ -27,7 +27,9 @@ from scda.adapt import features
 from scda.adapt.config import TrainConfig
 from scda.adapt.finetune import ImageInputs
 from scda.adapt.images import Images
-from scda.adapt.train import Networks, Pseudo, retrain
+from scda.adapt.inputs import Pseudo
+from scda.adapt.networks import Networks
+from scda.adapt.train import retrain
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.cpus import usable_cpus
 from scda.models.files import walk

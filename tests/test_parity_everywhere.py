@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from scda.adapt.checkpoint import load
+from scda.adapt.networks import Networks
 from scda.models.backbones import load_backbone
 from scda.models.bundle import read_manifest
 from scda.models.images import read_file
@@ -42,10 +43,10 @@ Answers = dict[str, tuple[str, float]]
 def predicted_by_torch(tiny: TinyData, run: Path) -> Answers:
     """From the last checkpoint: the trained modules themselves, no ONNX in between."""
     backbone = load_backbone("conv4", weights=tiny.weights)
-    head = FeatureHead(backbone.width, (512, 256, 256))
-    state = load(run / "checkpoints", head, torch.Generator())
+    form = Networks(FeatureHead(backbone.width, (512, 256, 256)), torch.nn.Identity())
+    state = load(run / "checkpoints", form, torch.Generator())
     assert state is not None
-    module = PixelClassifier(backbone, head, state.networks.classifier).eval()
+    module = PixelClassifier(backbone, state.networks.head, state.networks.classifier).eval()
     paths = sorted(tiny.target.iterdir())
     pixels = np.stack([backbone.preprocessing.apply(read_file(path)) for path in paths])
     with torch.inference_mode():

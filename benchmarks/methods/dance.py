@@ -26,7 +26,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled, Networks, infer, refresh_batchnorm
+from scda.adapt.inputs import Labelled
+from scda.adapt.networks import Networks, infer, refresh_batchnorm
 
 _TEMPERATURE = 0.05
 _WEIGHT = 0.05  # of both target losses

@@ -26,7 +26,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled, Networks, infer
+from scda.adapt.inputs import Labelled
+from scda.adapt.networks import Networks, infer
 
 _SMOOTHING = 0.1
 _PSEUDO = 0.3  # weight

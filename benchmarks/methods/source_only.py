@@ -20,7 +20,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled, Networks, infer
+from scda.adapt.inputs import Labelled
+from scda.adapt.networks import Networks, infer
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:

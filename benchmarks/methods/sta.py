@@ -27,8 +27,9 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
+from scda.adapt.inputs import Labelled
 from scda.adapt.losses import reverse_gradient
-from scda.adapt.train import Labelled, Networks, infer
+from scda.adapt.networks import Networks, infer
 
 _ENTROPY = 0.1  # weight
 _HIDDEN = 256  # of the domain discriminator

@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.batches import labelled, shuffled
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled
+from scda.adapt.inputs import Labelled
 from scda.models.network import FeatureHead
 
 UNKNOWN = -1

@@ -28,7 +28,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled, Networks, infer
+from scda.adapt.inputs import Labelled
+from scda.adapt.networks import Networks, infer
 
 _TEMPERATURE = 0.1
 _WEIGHT = 0.1  # of both target losses

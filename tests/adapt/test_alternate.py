@@ -16,13 +16,14 @@ from scda.adapt.alternate import Adapted, adapt
 from scda.adapt.config import TrainConfig, resolve
 from scda.adapt.count import contingency
 from scda.adapt.discover import Candidates, Discovery, discover
+from scda.adapt.inputs import Labelled
 from scda.adapt.kmeans import Points
 from scda.adapt.losses import class_confusion
 from scda.adapt.metrics import Labels, acc_novel, open_set
+from scda.adapt.networks import Networks, infer, refresh_batchnorm
 from scda.adapt.propagate import neighbourhood, propagated
 from scda.adapt.stages import Stage, pseudo_labelled
 from scda.adapt.stop import Terminated
-from scda.adapt.train import Labelled, Networks, infer, refresh_batchnorm
 from scda.models.errors import GateError
 
 WIDTH, KNOWN, HIDDEN, EACH = 8, 3, 2, 30

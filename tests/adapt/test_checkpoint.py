@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ from torch import Generator, nn
 from scda.adapt.checkpoint import PAUSED, Pause, State, load, load_pause, save, save_pause
 from scda.adapt.count import Curve
 from scda.adapt.discover import Candidates, Discovery, nobody
-from scda.adapt.train import Networks, Progress
+from scda.adapt.networks import Networks
+from scda.adapt.train import Progress
 from scda.models.errors import GateError
 from scda.models.network import FeatureHead
 
@@ -39,9 +41,9 @@ def found(notes: list[str]) -> Discovery:
     )
 
 
-def fresh() -> FeatureHead:
+def fresh() -> Networks:
     torch.manual_seed(99)
-    return FeatureHead(5, (4, 3))
+    return Networks(FeatureHead(5, (4, 3)), nn.Identity())
 
 
 def same_weights(one: nn.Module, two: nn.Module) -> bool:
@@ -61,12 +63,12 @@ def test_without_a_checkpoint_there_is_nothing_to_load(tmp_path: Path) -> None:
 def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     saved = state(1, found(["k unsure: a note"]))
     save(tmp_path, saved, Generator())
-    head = fresh()
-    loaded = load(tmp_path, head, Generator())
+    form = fresh()
+    loaded = load(tmp_path, form, Generator())
     assert loaded is not None
     assert loaded.round == 1
-    assert loaded.networks.head is head
-    assert same_weights(head, saved.networks.head)
+    assert not same_weights(form.head, saved.networks.head)  # only its form was asked for
+    assert same_weights(loaded.networks.head, saved.networks.head)
     assert same_weights(loaded.networks.classifier, saved.networks.classifier)
     assert (loaded.unknown_share, loaded.warnings) == (0.25, ("a: b",))
     assert loaded.discovery is not None
@@ -88,13 +90,16 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
 
 def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    learnt, other = nn.Conv2d(3, 2, 1), nn.Conv2d(3, 2, 1)
-    networks = Networks(fresh(), nn.Linear(3, 2), learnt)
-    save(tmp_path, State(1, networks, None, 0.5), Generator())
-    loaded = load(tmp_path, fresh(), Generator(), backbone=other)
-    assert loaded is not None
-    assert loaded.networks.backbone is other
-    assert same_weights(other, learnt)
+    learnt, form = nn.BatchNorm2d(3), replace(fresh(), backbone=nn.BatchNorm2d(3), precision="bf16")
+    learnt(torch.randn(2, 3, 4, 4))
+    networks = Networks(fresh().head, nn.Linear(3, 2), learnt)
+    save(tmp_path, State(1, networks, None, 0.0), Generator())
+    save_pause(tmp_path, replace(paused(2), networks=networks))
+    for loaded in (load(tmp_path, form, Generator()), load_pause(tmp_path, form, 2)):
+        assert loaded is not None
+        assert same_weights(loaded.networks.backbone, learnt)
+        assert not same_weights(form.backbone, learnt)
+        assert loaded.networks.precision == "bf16"
 
 
 def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
@@ -123,8 +128,8 @@ def test_both_random_generators_go_on_where_they_were(tmp_path: Path) -> None:
     torch.randn(5)
     save(tmp_path, saved, generator)
     expected = (torch.randn(4, generator=generator), torch.randn(4))
-    head, again = fresh(), Generator()
-    load(tmp_path, head, again)
+    again = Generator()
+    load(tmp_path, fresh(), again)
     assert torch.equal(torch.randn(4, generator=again), expected[0])
     assert torch.equal(torch.randn(4), expected[1])
 
@@ -169,11 +174,11 @@ def test_a_pause_comes_back_with_its_optimiser_and_its_random_generators(tmp_pat
     save_pause(tmp_path, saved)
     expected = torch.randn(4)
     torch.manual_seed(99)
-    head = fresh()
-    loaded = load_pause(tmp_path, head, 2)
+    form = fresh()
+    loaded = load_pause(tmp_path, form, 2)
     assert loaded is not None
     assert torch.equal(torch.randn(4), expected)
-    assert not same_weights(head, saved.networks.head)  # only its form was asked for
+    assert not same_weights(form.head, saved.networks.head)
     assert same_weights(loaded.networks.head, saved.networks.head)
     assert same_weights(loaded.networks.classifier, saved.networks.classifier)
     assert (loaded.progress.step, loaded.progress.skipped, loaded.returns) == (7, (2, 5), 2)
@@ -189,12 +194,12 @@ def test_a_pause_comes_back_with_its_optimiser_and_its_random_generators(tmp_pat
 
 def test_a_pause_of_another_stage_is_none(tmp_path: Path) -> None:
     save_pause(tmp_path, paused(2))
-    head = fresh()
+    form = fresh()
     torch.manual_seed(5)
     expected = torch.randn(2)
     torch.manual_seed(5)
-    assert load_pause(tmp_path, head, 3) is None
-    assert load_pause(tmp_path / "gone", head, 2) is None
+    assert load_pause(tmp_path, form, 3) is None
+    assert load_pause(tmp_path / "gone", form, 2) is None
     assert torch.equal(torch.randn(2), expected)
 
 

@@ -1,3 +1,7 @@
+import itertools
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +16,17 @@ from scda.adapt.alternate import Adapted, adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import Data, job_backbone, read_data
 from scda.adapt.finetune import ImageInputs, TunedBackbone, learnt
+from scda.adapt.inputs import Pseudo
+from scda.adapt.losses import class_confusion
+from scda.adapt.networks import Networks, infer
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
 from scda.adapt.scan import scan_source, scan_target
-from scda.adapt.stages import OnStage, Stage
-from scda.adapt.train import Labelled, Networks, Pseudo, infer, retrain
+from scda.adapt.stop import Terminated
+from scda.adapt.train import Progress, Stopped, retrain
+from scda.adapt.watch import Watch
 from scda.models.backbones import Backbone, load_backbone
+from scda.models.bundle import read_manifest
 from scda.models.network import FeatureHead, PixelClassifier
 from scda.models.session import Session
 from tests.conftest import TinyData
@@ -30,6 +39,21 @@ SHORT: dict[str, Any] = {
     "batch_size": 8,
     "workers": 1,
 }
+
+
+def tuned(tiny: TinyData, out: Path, **changes: Any) -> None:
+    """Train, with the backbone's last stage, in this process alone."""
+    job = tiny.job(out, **{**SHORT, "iterations": 2, "workers": 0, "finetune": "last", **changes})
+    with pytest.MonkeyPatch.context() as patch, Reporter(quiet=True) as reporter:
+        patch.setattr("scda.adapt.run.usable_cpus", lambda: 0)
+        train(job, reporter)
+
+
+@pytest.fixture(scope="module")
+def tuned_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "tuned"
+    tuned(tiny, out)
+    return out
 
 
 @pytest.fixture
@@ -45,8 +69,8 @@ def data(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Data:
     return read_data(job, source, target, job_backbone(job.config), Reporter(quiet=True))
 
 
-def inputs(data: Data, backbone: Backbone, part: str) -> ImageInputs:
-    return ImageInputs(backbone, data.source_images, data.target_images, part=part, workers=0)
+def inputs(data: Data, backbone: Backbone, part: str, workers: int = 0) -> ImageInputs:
+    return ImageInputs(backbone, data.source_images, data.target_images, part=part, workers=workers)
 
 
 def networks(of: ImageInputs, precision: str = "fp32") -> Networks:
@@ -174,12 +198,12 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
     of = inputs(data, backbone, "last")
     adapted = adapt(data.source, data.target, settings, images=of)
     assert not torch.allclose(adapted.target, data.target, atol=1e-2)
-    now = adapted.networks.backbone
-    torch.testing.assert_close(adapted.target, of.target(now))
-    torch.testing.assert_close(adapted.source.features, of.source(now))
+    tuned = adapted.networks.backbone
+    torch.testing.assert_close(adapted.target, of.target(tuned))
+    torch.testing.assert_close(adapted.source.features, of.source(tuned))
     # And what is exported is what was trained.
-    head, classifier = adapted.networks.head, adapted.networks.classifier
-    module = PixelClassifier(learnt(backbone, now), head, classifier).eval()
+    nets = adapted.networks
+    module = PixelClassifier(learnt(backbone, tuned), nets.head, nets.classifier).eval()
     pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
     with torch.no_grad():
         probabilities, features = module(torch.from_numpy(np.stack(pixels)))
@@ -189,38 +213,135 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
 
 
 def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -> None:
-    before = state(backbone.network)
+    before, of = state(backbone.network), inputs(data, backbone, "all")
     settings = TrainConfig(**{**SHORT, "iterations": 0}, finetune="all", novel="yes", k_max=6)
-    adapted = adapt(data.source, data.target, settings, images=inputs(data, backbone, "all"))
-    after = state(learnt(backbone, adapted.networks.backbone).network)
-    assert not changed(before, after)
-    assert isinstance(adapted.source, Labelled)
+    adapted = adapt(data.source, data.target, settings, images=of)
+    assert not changed(before, state(learnt(backbone, adapted.networks.backbone).network))
+    assert adapted.source is data.source
     assert adapted.target is data.target
 
 
-def test_a_stopped_run_goes_on_to_the_same_backbone(
+def run(data: Data, tiny: TinyData, iterations: int, workers: int = 0, **options: Any) -> Adapted:
+    fields = {**SHORT, "iterations": iterations, "workers": workers, "round_steps": 12}
+    settings = TrainConfig(**fields, finetune="last", novel="yes", k_max=6)
+    backbone = load_backbone("conv4", weights=tiny.weights)
+    of = inputs(data, backbone, "last", workers=workers)
+    return adapt(data.source, data.target, settings, images=of, **options)
+
+
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_backbone(
     data: Data, tiny: TinyData, tmp_path: Path
 ) -> None:
-    settings = TrainConfig(**{**SHORT, "iterations": 3}, finetune="last", novel="yes", k_max=6)
+    whole = run(data, tiny, 2)
+    finished: list[int] = []
 
-    def adapted(folder: Path, on_stage: OnStage = lambda stage, networks: None) -> Adapted:
-        folder.mkdir(exist_ok=True)
-        of = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
-        return adapt(
-            data.source, data.target, settings, images=of, checkpoints=folder, on_stage=on_stage
-        )
+    def interrupt(step: int, losses: dict[str, float]) -> None:
+        # A terminal sends it to all processes at once, and the step under way needs its images;
+        # here steps that are not read ahead lie in between.
+        if (finished, step) == ([0, 1], 3):
+            for process in multiprocessing.active_children():
+                assert process.pid is not None
+                os.kill(process.pid, signal.SIGINT)
+        if (finished, step) == ([0, 1], 10):
+            os.kill(os.getpid(), signal.SIGINT)
 
-    def stop(stage: Stage, networks: Networks) -> None:
-        if stage.round == 2:
-            raise KeyboardInterrupt
-
-    whole = adapted(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        adapted(tmp_path / "stopped", stop)
-    resumed = adapted(tmp_path / "stopped")
-    one, two = state(whole.networks.modules), state(resumed.networks.modules)
+        run(
+            data,
+            tiny,
+            2,
+            workers=1,
+            checkpoints=tmp_path,
+            on_step=interrupt,
+            on_stage=lambda stage, nets: finished.append(stage.round),
+        )
+    resumed: list[tuple[int, int]] = []
+    again = run(data, tiny, 2, checkpoints=tmp_path, on_resume=lambda *at: resumed.append(at))
+    assert resumed == [(1, 10)]
+    one, two = state(whole.networks.modules), state(again.networks.modules)
     assert all(torch.equal(one[name], two[name]) for name in one)
-    assert torch.equal(whole.target, resumed.target)
+    assert torch.equal(whole.target, again.target)
+    assert torch.equal(whole.source.features, again.source.features)
+
+
+def test_losses_that_are_no_numbers_lead_back_to_the_last_good_backbone(
+    data: Data, tiny: TinyData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = run(data, tiny, 1)
+    calls = itertools.count(1)
+    begun: list[dict[str, Tensor]] = []
+
+    def confusion(*arguments: Any, **options: Any) -> Tensor:
+        loss: Tensor = class_confusion(*arguments, **options)
+        return loss * torch.nan if next(calls) >= 20 + 12 + 3 else loss  # from step 3 of round 2
+
+    def watched(networks: Networks, *rest: Any) -> tuple[int, ...]:
+        begun.append(state(networks.backbone))
+        return retrain(networks, *rest)
+
+    monkeypatch.setattr("scda.adapt.train.class_confusion", confusion)
+    monkeypatch.setattr("scda.adapt.stages.retrain", watched)
+    adapted = run(data, tiny, 2)
+    assert adapted.failure.startswith("round 2: training diverged")
+    expected = state(good.networks.backbone)
+    assert changed(begun[0], expected)
+    assert len(begun) == 1 + 4  # round 1; round 2 and three returns
+    for weights in (*begun[1:], state(adapted.networks.backbone)):
+        assert not changed(weights, expected)
+    assert torch.equal(adapted.target, good.target)
+
+
+def half(data: Data, of: ImageInputs, nets: Networks, stop_at: int, progress: Progress) -> None:
+    settings = TrainConfig(round_steps=4, batch_size=8, lr=0.01, precision="fp16")
+    pseudo, generator = Pseudo(torch.arange(5), torch.arange(5)), Generator().manual_seed(0)
+
+    def on_step(step: int, losses: dict[str, float]) -> bool:
+        return step == stop_at
+
+    retrain(nets, of, data.source.labels, pseudo, settings, generator, on_step, progress)
+
+
+def test_a_round_in_fp16_goes_on_with_the_scale_of_its_losses(data: Data, tiny: TinyData) -> None:
+    one = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
+    two = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
+    whole, stopped = networks(one, "fp16"), networks(two, "fp16")
+    half(data, one, whole, 0, Progress())
+    with pytest.raises(Stopped) as told:
+        half(data, two, stopped, 2, Progress())
+    progress = told.value.progress
+    assert progress.scaler is not None
+    assert progress.scaler["_growth_tracker"] + (progress.scaler["scale"] < 2**16) > 0  # it moved
+    half(data, two, stopped, 0, progress)
+    first, second = state(whole.modules), state(stopped.modules)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+class DeathError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+def test_a_run_that_ended_inside_a_round_goes_on_to_the_same_bundle(
+    signalled: bool, tuned_run: Path, tiny: TinyData, tmp_path: Path
+) -> None:
+    whole = Watch.on_step
+
+    def end(self: Watch, step: int, losses: dict[str, float]) -> None:
+        whole(self, step, losses)
+        if (self._stage, step) == (2, 3) and signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        elif (self._stage, step) == (2, 3):
+            raise DeathError  # nothing is written any more, as by SIGKILL
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Watch, "on_step", end)
+        with pytest.raises(Terminated if signalled else DeathError):
+            tuned(tiny, tmp_path / "run")
+    left = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
+    assert left == {"round-0000.pt", "round-0001.pt", *(["paused.pt"] if signalled else [])}
+    tuned(tiny, tmp_path / "run", resume=True)
+    ids = {read_manifest(run / "bundle").id for run in (tuned_run, tmp_path / "run")}
+    assert len(ids) == 1
 
 
 @pytest.mark.slow
@@ -234,10 +355,12 @@ def test_a_run_that_learns_ends_in_a_bundle_that_holds_what_was_learnt(
     session = Session(tmp_path / "run/bundle/model.onnx", provider="cpu", threads=1)
     _, exported = session.run(np.stack(pixels))
     head, tuned = FeatureHead(128, (512, 256, 256)), TunedBackbone(backbone, "all")
-    frozen = tuned.features([torch.from_numpy(np.stack(pixels))])
-    saved = checkpoint.load(tmp_path / "run/checkpoints", head, Generator(), backbone=tuned)
+    form = Networks(head, nn.Identity(), tuned)
+    saved = checkpoint.load(tmp_path / "run/checkpoints", form, Generator())
     assert saved is not None
-    learnt = tuned.features([torch.from_numpy(np.stack(pixels))])
-    for features, same in ((frozen, False), (learnt, True)):
+    trained = saved.networks.backbone
+    assert isinstance(trained, TunedBackbone)
+    before, after = (of.features([torch.from_numpy(np.stack(pixels))]) for of in (tuned, trained))
+    for features, same in ((before, False), (after, True)):
         of_head = infer(saved.networks, features)[1].numpy()
         assert np.allclose(exported, of_head, atol=1e-3) == same

@@ -10,21 +10,10 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt import train
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import FeatureInputs
+from scda.adapt.inputs import FeatureInputs, Labelled, Pseudo
 from scda.adapt.losses import adversarial, class_confusion, class_correlation
-from scda.adapt.train import (
-    Diverged,
-    Labelled,
-    Networks,
-    OnStep,
-    Progress,
-    Pseudo,
-    Stopped,
-    infer,
-    pretrain,
-    refresh_batchnorm,
-    retrain,
-)
+from scda.adapt.networks import Networks, infer, refresh_batchnorm
+from scda.adapt.train import Diverged, OnStep, Progress, Stopped, pretrain, retrain
 from scda.models.errors import GateError
 from scda.models.network import FeatureHead
 
@@ -300,17 +289,12 @@ def test_a_stage_stopped_after_any_step_goes_on_to_the_same_weights(
     settings = config(pretrain_steps=7, round_steps=7, sampling=sampling, batch_size=40)
 
     def go(nets: Networks, generator: Generator, stop_at: int, progress: Progress) -> Any:
-        pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+        rest = (settings, generator, lambda step, losses: step == stop_at, progress)
+        if stage == "pretrain":
+            return pretrain(nets, SOURCE, TARGET.features, *rest)
         inputs = FeatureInputs(SOURCE.features, TARGET.features)
-        of_retrain = (inputs, SOURCE.labels, pseudo)
-        return getattr(train, stage)(
-            nets,
-            *(of_retrain if stage == "retrain" else (SOURCE, TARGET.features)),
-            settings,
-            generator,
-            lambda step, losses: step == stop_at,
-            progress,
-        )
+        pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+        return retrain(nets, inputs, SOURCE.labels, pseudo, *rest)
 
     whole = networks(outputs)
     monkeypatch.setattr(train, "class_confusion", Losing({2, 4}))
@@ -351,7 +335,7 @@ def test_inference_uses_stored_statistics_and_leaves_them() -> None:
 def test_inference_in_parts_is_inference_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nets = networks(KNOWN + 1)
     whole = infer(nets, TARGET.features)
-    monkeypatch.setattr(train, "_BATCHNORM_ROWS", 40)
+    monkeypatch.setattr("scda.adapt.networks._BATCHNORM_ROWS", 40)
     for part, expected in zip(infer(nets, TARGET.features), whole, strict=True):
         torch.testing.assert_close(part, expected)
 
@@ -399,7 +383,7 @@ def test_a_target_in_parts_gives_nearly_the_same_statistics_whatever_its_order(
     assert first.running_mean is not None
     assert first.running_var is not None
     mean_of_all, var_of_all = first.running_mean.clone(), first.running_var.clone()
-    monkeypatch.setattr(train, "_BATCHNORM_ROWS", rows)
+    monkeypatch.setattr("scda.adapt.networks._BATCHNORM_ROWS", rows)
     sizes: list[int] = []
     nets.head.register_forward_hook(lambda module, inputs, output: sizes.append(len(output)))
     refresh_batchnorm(nets, TARGET.features)  # sorted by class, as folders are

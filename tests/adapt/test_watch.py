@@ -8,10 +8,10 @@ from torch import nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Candidates, Discovery, nobody
 from scda.adapt.events import Events
+from scda.adapt.networks import Networks
 from scda.adapt.progress import Reporter
 from scda.adapt.rundir import RunFolder
 from scda.adapt.stages import Stage
-from scda.adapt.train import Networks
 from scda.adapt.watch import Watch, steps_before
 
 CONFIG = TrainConfig(pretrain_steps=100, round_steps=60, iterations=3, lr=0.01)

@@ -15,8 +15,8 @@ from methods.training import UNKNOWN, Prediction, total_steps
 from protocols import Lists
 from runs import Inputs, Run
 from scda.adapt.config import TrainConfig
+from scda.adapt.inputs import Labelled
 from scda.adapt.metrics import open_set
-from scda.adapt.train import Labelled
 
 KNOWN, NEW, PER_CLASS, WIDTH = 5, 4, 24, 32
 CONFIG = TrainConfig(

@@ -10,7 +10,7 @@ from projection import flat, measure_projection, projection_png, summary
 from protocols import Lists
 from runs import Inputs, Run
 from scda.adapt.config import TrainConfig
-from scda.adapt.train import Labelled
+from scda.adapt.inputs import Labelled
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=1, novel="yes")
 
