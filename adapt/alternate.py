@@ -3,12 +3,13 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from torch import Generator, Tensor, nn
 
-from scda.adapt import checkpoint, novelty, randomness, trust
+from scda.adapt import checkpoint, novelty, processes, randomness, trust
 from scda.adapt.config import TrainConfig
 from scda.adapt.device import chosen_device
 from scda.adapt.discover import Discovery, aligned, discover, divide
@@ -19,6 +20,7 @@ from scda.adapt.propagate import propagated
 from scda.adapt.stages import OnStage, Run, Seen
 from scda.adapt.stop import Deferred
 from scda.adapt.train import Diverged, OnStep
+from scda.models.errors import UsageError
 from scda.models.network import FeatureHead
 
 
@@ -62,6 +64,7 @@ def adapt(
 
     Raises:
         Diverged: If training diverges time and again before a round is finished.
+        UsageError: If the processes of the run do not share their checkpoints.
 
     Source: SCDA, Algorithm 2.
     """
@@ -85,8 +88,14 @@ def adapt(
     state = checkpoint.load(checkpoints, start, generator) if checkpoints else None
     following = state.round + 1 if state else 0
     pause = checkpoint.load_pause(checkpoints, start, following) if checkpoints else None
+    at = (state.round if state else -1, pause.progress.step if pause else 0)
+    if set(processes.everyones(at)) != {at}:
+        raise UsageError(
+            f"{checkpoints}: other processes see other checkpoints there; "
+            "want --out on a disk that all machines share"
+        )
     if state or pause:
-        on_resume(state.round if state else -1, pause.progress.step if pause else 0)
+        on_resume(*at)
     if state and state.round:
         run.look(state.networks.backbone)
     failure = ""
@@ -130,7 +139,9 @@ def _next_stage(
         run: All the rest.
     """
     run.begin()
-    found = pause.discovery if pause else _discover(state, run) if state else None
+    found = pause.discovery if pause else None
+    if state and not pause:
+        found = processes.told(partial(_discover, state, run))
     before = state.networks if state else start
     outputs = run.num_known + (found.k_star if found else 1)
     number = state.round + 1 if state else 0
@@ -141,7 +152,7 @@ def _next_stage(
         classifier = nn.Linear(run.config.head_widths[-1], outputs).to(before.device)
         return replace(copy.deepcopy(before), classifier=classifier)
 
-    with Deferred() as stop:
+    with Deferred(processes.largest) as stop:
         stage = run.trained(number, fresh, found, pause, stop)
         if number:  # pre-training leaves the backbone as it was
             run.look(stage.networks.backbone)
@@ -153,8 +164,10 @@ def _next_stage(
 def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
     if found.k_star or run.config.k:
         return found
-    logits = infer(networks, run.target)[0].numpy()
-    return novelty.judged(found, logits, run.target.numpy(), run.seen.graph, run.num_known)
+    logits, target = infer(networks, run.target)[0].numpy(), run.target.numpy()
+    return processes.told(
+        lambda: novelty.judged(found, logits, target, run.seen.graph, run.num_known)
+    )
 
 
 def _notes(state: checkpoint.State, source: Labelled, run: Run) -> list[str]:

@@ -144,6 +144,8 @@ def train(
         return
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         trained = run_job(job, reporter)
+    if trained is None:  # of several processes, one speaks
+        return
     manifest = trained.manifest
     discovered = len(manifest.classes) - manifest.num_known
     if as_json:

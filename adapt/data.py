@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from scda.adapt import processes
 from scda.adapt.config import TrainConfig
 from scda.adapt.device import chosen_device
 from scda.adapt.features import Extracted, extract
@@ -156,14 +157,29 @@ def read_data(
 def _extract(
     paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
 ) -> Extracted:
-    reporter.begin(what, len(paths))
-    return extract(
-        paths,
+    own = processes.part(paths)
+    reporter.begin(what, len(own))
+    found = extract(
+        own,
         backbone,
         cache_folder=job.cache,
-        workers=job.config.workers,
+        workers=job.config.workers or processes.cpus(),
         provider="cpu" if job.config.device == "cpu" else "auto",
+        gpu=processes.index_here(),
+        threads=processes.cpus(),
         on_progress=reporter.done,
+    )
+    return _put_together(found)
+
+
+def _put_together(own: Extracted) -> Extracted:
+    """Return what all processes extracted, in the order of the files."""
+    others = processes.everyones(dataclasses.replace(own, features=own.features[:0]))
+    return Extracted(
+        [path for found in others for path in found.paths],
+        processes.joined(torch.from_numpy(own.features)).numpy(),
+        [digest for found in others for digest in found.digests],
+        [bad for found in others for bad in found.rejected],
     )
 
 

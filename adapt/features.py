@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -93,6 +94,8 @@ def extract(
     cache_folder: Path,
     workers: int = 0,
     provider: str = "cpu",
+    gpu: int = 0,
+    threads: int = 0,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Extracted:
     """Return the backbone's features of every usable image.
@@ -103,6 +106,8 @@ def extract(
         cache_folder: Where features are kept between runs.
         workers: Decoding threads; 0 takes the CPUs this process may use.
         provider: Of ONNX Runtime: `cpu`, or `auto` for a GPU where there is one.
+        gpu: Which one.
+        threads: Of ONNX Runtime; 0 takes the CPUs this process may use.
         on_progress: Called with the number of files done.
 
     Raises:
@@ -110,7 +115,7 @@ def extract(
     """
     cache = FeatureCache(cache_folder, backbone)
     try:
-        network = _Network(backbone, provider)
+        network = _Network(backbone, partial(Session, provider=provider, gpu=gpu, threads=threads))
         return _extract(paths, network, cache, workers or usable_cpus(), on_progress)
     except sqlite3.Error as error:
         raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
@@ -150,23 +155,23 @@ def _extract(
 class _Network:
     """The backbone in ONNX Runtime, exported when the first image really needs it."""
 
-    def __init__(self, backbone: Backbone, provider: str) -> None:
-        self.backbone, self._provider = backbone, provider
+    def __init__(self, backbone: Backbone, load: Callable[[Path], Session]) -> None:
+        self.backbone, self._load = backbone, load
         self._session: Session | None = None
 
     def features(self, pixels: list[Pixels]) -> NDArray[np.float32]:
-        session = self._session = self._session or _open(self.backbone, self._provider)
+        session = self._session = self._session or _open(self.backbone, self._load)
         padding = [pixels[-1]] * (BATCH - len(pixels))
         (features,) = session.run(np.stack(pixels + padding))
         return features[: len(pixels)]
 
 
-def _open(backbone: Backbone, provider: str) -> Session:
+def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "backbone.onnx"
         crop_px = backbone.preprocessing.crop_px
         export_onnx(PixelBackbone(backbone), model, crop_px=crop_px, outputs=["features"])
-        return Session(model, provider=provider)
+        return load(model)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Generator, Tensor, nn
 
+from scda.adapt import processes
 from scda.adapt.batches import Step
 from scda.adapt.images import Images
 from scda.adapt.photos import TrainingPhotos, prepared
@@ -20,8 +21,9 @@ _BATCH = 32  # images of an inference pass
 class TunedBackbone(PixelBackbone):
     """A backbone of which some layers learn; all others keep weights and batch statistics.
 
-    What lies before the first layer that
-    learns needs no gradient, so that nothing is kept for a backward pass through it.
+    What lies before the first layer that learns needs no gradient, so that nothing is kept for a
+    backward pass through it. In training each of several processes sees its part of a batch, and
+    all get the features of the whole.
     """
 
     def __init__(self, backbone: Backbone, part: str) -> None:
@@ -31,34 +33,48 @@ class TunedBackbone(PixelBackbone):
             weight.requires_grad_(part == "all" or name in backbone.last_stage)
         # (N, H, W, 3) pixels are channels-last already: with such weights nothing is reordered.
         self.to(memory_format=torch.channels_last)
+        self._shared = False
         self._learning = [layer for layer in self.network.modules() if _learns(layer)]
 
     def train(self, mode: bool = True) -> Self:
         """Let the layers that learn use the statistics of the batch, and no others (choice 21)."""
         super().train(False)
+        self._shared = mode
         for layer in self._learning:
             layer.training = mode
         return self
 
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return the backbone's features, (N, D_backbone)."""
+        features = super().forward(pixels)
+        return processes.joined(features) if self._shared else features
+
     @torch.no_grad()
     def refresh_batchnorm(self, batches: Iterable[Tensor]) -> None:
-        """Make the learning layers' stored statistics those of `batches`, each a sample of all."""
+        """Make the learning layers' stored statistics those of `batches`, each a sample of all.
+
+        Of several processes each has some of them.
+        """
         layers = [layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]
         before = [layer.momentum for layer in layers]
         for layer in layers:
             layer.reset_running_stats()
             layer.momentum = None  # the plain mean over the batches
-        self.train()
-        for pixels in batches:
-            self(pixels.to(self.mean.device))
+            layer.training = True
+        seen = [len(self(pixels.to(self.mean.device))) for pixels in batches]
+        processes.average_statistics(self, weight=len(seen))
         for layer, momentum in zip(layers, before, strict=True):
             layer.momentum = momentum
 
     @torch.no_grad()
     def features(self, batches: Iterable[Tensor]) -> Tensor:
-        """Return what it says now of all images, (N, D_backbone), on the CPU."""
+        """Return what it says now of all images, (N, D_backbone), on the CPU.
+
+        Of several processes each has some of the batches, in their order.
+        """
         self.eval()
-        return torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
+        own = torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
+        return processes.joined(own)
 
 
 def learnt(backbone: Backbone, trained: nn.Module) -> Backbone:
@@ -103,7 +119,7 @@ class ImageInputs:
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
         """Make the backbone's batch statistics, where it learns, those of the whole target."""
         assert isinstance(backbone, TunedBackbone)
-        parts = math.ceil(self.num_target / _BATCH)
+        parts = max(math.ceil(self.num_target / _BATCH), processes.count())
         order = [range(part, self.num_target, parts) for part in range(parts)]
         backbone.refresh_batchnorm(self._prepared(self._target, order))
 
@@ -118,8 +134,9 @@ class ImageInputs:
     def _features(self, images: Images, backbone: nn.Module) -> Tensor:
         assert isinstance(backbone, TunedBackbone)
         count = len(images.paths)
-        order = [range(start, min(start + _BATCH, count)) for start in range(0, count, _BATCH)]
+        size = max(1, min(_BATCH, count // processes.count()))
+        order = [range(start, min(start + size, count)) for start in range(0, count, size)]
         return backbone.features(self._prepared(images, order))
 
     def _prepared(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        return prepared(images, order, self._preprocessing, workers=self._workers)
+        return prepared(images, processes.part(order), self._preprocessing, workers=self._workers)

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
+from scda.adapt import processes
 from scda.adapt.batches import Step
 from scda.adapt.images import Images
 from scda.models.errors import DataError
@@ -19,6 +20,7 @@ from scda.models.preprocess import Pixels, Preprocessing
 
 _Key = tuple[int, int, int]  # domain, row, seed
 _SEEDS = 2**62
+_DOMAINS = (0, 1, 1)  # of a step's three parts: source, pseudo-labelled target, target
 
 
 def augmented(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
@@ -89,6 +91,8 @@ class TrainingPhotos:
     ) -> Iterator[tuple[Tensor, ...]]:
         """Yield for each step its source, pseudo-labelled and target views, (B, H, W, 3) uint8.
 
+        Of several processes each gets its part of all three.
+
         Args:
             steps: What the steps see; all of it is known before the first view is made.
             generator: Where the views' randomness comes from.
@@ -100,15 +104,17 @@ class TrainingPhotos:
         self._plan[:] = [self._keys(step, generator) for step in steps][done:]
         try:
             for views, step in zip(self._loader, steps[done:], strict=True):
-                yield views.split([len(rows) for rows in step])
+                yield views.split([len(processes.part(range(len(rows)))) for rows in step])
         except DataError as error:  # the loader puts the other process's traceback before it
             raise DataError(str(error).rpartition("DataError: ")[2]) from None
 
     def _keys(self, step: Step, generator: Generator) -> list[_Key]:
-        domains = [0] * len(step[0]) + [1] * sum(len(rows) for rows in step[1:])
-        rows = torch.cat(step).tolist()
-        seeds = torch.randint(_SEEDS, (len(rows),), generator=generator).tolist()
-        return list(zip(domains, rows, seeds, strict=True))
+        keys: list[_Key] = []
+        for domain, rows in zip(_DOMAINS, step, strict=True):
+            seeds = torch.randint(_SEEDS, (len(rows),), generator=generator)
+            views = zip(rows.tolist(), seeds.tolist(), strict=True)
+            keys += processes.part([(domain, row, seed) for row, seed in views])
+        return keys
 
 
 def prepared(

@@ -46,6 +46,10 @@ class Reporter:
         if self._bars:
             self._progress.stop()
 
+    def mute(self) -> None:
+        """Show and print nothing from here on, not even warnings: another process does."""
+        self._console.quiet = True
+
     def say(self, message: str) -> None:
         """Print a line, unless quiet."""
         if not self._quiet:

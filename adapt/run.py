@@ -5,12 +5,14 @@ import importlib.metadata
 import platform
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import faiss
 import torch
 from threadpoolctl import threadpool_limits
 
+from scda.adapt import processes
 from scda.adapt.alternate import Adapted, adapt
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import Data, Job, check_apart, job_backbone, read_data
@@ -28,7 +30,6 @@ from scda.adapt.target_map import make_map, write_map
 from scda.adapt.watch import Watch, steps_before
 from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
-from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError
 
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
@@ -42,8 +43,11 @@ class Trained:
     rejected: int  # files that are no usable image
 
 
-def train(job: Job, reporter: Reporter) -> Trained:
+def train(job: Job, reporter: Reporter) -> Trained | None:
     """Run the main job: two folders in, a bundle and a report out.
+
+    Returns:
+        What came out; None in a process of several that is not the first.
 
     Raises:
         UsageError: If a path or an option is wrong.
@@ -53,23 +57,29 @@ def train(job: Job, reporter: Reporter) -> Trained:
     """
     started = time.time()
     run = RunFolder(job.out)
+    processes.join(chosen_device(job.config))
+    if not processes.first():
+        reporter.mute()
     if job.resume and (run.bundle / MANIFEST).is_file() and run.report.is_file():
         return _finished(run, reporter)
     if job.tensorboard:
         check_tensorboard()
     check_apart(job)
-    source = scan_source(job.source, recursive=job.recursive)
-    target = scan_target(job.target, recursive=job.recursive)
+    source = processes.told(lambda: scan_source(job.source, recursive=job.recursive))
+    target = processes.told(lambda: scan_target(job.target, recursive=job.recursive))
     backbone = job_backbone(job.config, reporter.say)
     reporter.expect(_parts(job, source, target))
-    run = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
+    processes.told(lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume))
     data = read_data(job, source, target, backbone, reporter)
-    if job.overwrite and not job.resume:
-        clear(run)  # not sooner: data that cannot be used must not cost the run that was there
-    settle_config(run, job.config, data.fingerprint, _surroundings(job))
-    write_rejected(run.rejected, data.rejected)
+    processes.told(lambda: _settle(run, data, job))
 
-    adapted = _adapt(run, data, backbone, job, reporter)
+    first, shared = processes.first(), job.config.finetune != "none"
+    if not shared:  # one thread trains a head on features in no time
+        processes.leave()
+    adapted = _adapt(run, data, backbone, job, reporter) if first or shared else None
+    processes.leave()
+    if adapted is None or not first:
+        return None
     final = finalise(adapted, data.class_names)
     write_discovery(run.discovery, final, data.target_images)
     reporter.say("laying the target out on a map")
@@ -99,23 +109,35 @@ def train(job: Job, reporter: Reporter) -> Trained:
     return Trained(manifest, len(data.rejected))
 
 
+def _settle(run: RunFolder, data: Data, job: Job) -> None:
+    if job.overwrite and not job.resume:
+        clear(run)  # not sooner: data that cannot be used must not cost the run that was there
+    settle_config(run, job.config, data.fingerprint, _surroundings(job))
+    write_rejected(run.rejected, data.rejected)
+
+
 def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: Reporter) -> Adapted:
     threads = torch.get_num_threads()
     faiss.omp_set_num_threads(1)
-    folder = run.tensorboard if job.tensorboard else None
+    folder = run.tensorboard if job.tensorboard and processes.first() else None
     with threadpool_limits(1), open_events(folder) as events:
-        classes, images = len(data.class_names), len(data.target)
-        watch = Watch(run, reporter, events, job.config, classes, images)
-        watch.begin()
         # The head is small: one thread is nearly as fast as two alone, far faster than two on a
         # busy machine, and makes the result the same on any number of cores.
         torch.set_num_threads(1 if job.config.finetune == "none" else threads)
-        return adapt(
+        work = partial(
+            adapt,
             data.source,
             data.target,
             job.config,
             images=_images(data, backbone, job.config),
             checkpoints=run.checkpoints,
+        )
+        if not processes.first():
+            return work()
+        classes, images = len(data.class_names), len(data.target)
+        watch = Watch(run, reporter, events, job.config, classes, images)
+        watch.begin()
+        return work(
             on_step=watch.on_step,
             on_discovery=watch.on_discovery,
             on_stage=watch.on_stage,
@@ -131,7 +153,7 @@ def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs 
         data.source_images,
         data.target_images,
         part=config.finetune,
-        workers=config.workers or usable_cpus(),
+        workers=config.workers or processes.cpus(),
     )
 
 
@@ -139,7 +161,7 @@ def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
     """Return how long the bar is: an image and a training step are a part each."""
     images = len(target.paths) + sum(map(len, source.classes.values()))
     classes, end = len(source.classes), job.config.iterations + 1
-    return images + steps_before(end, job.config, classes, len(target.paths))
+    return images // processes.count() + steps_before(end, job.config, classes, len(target.paths))
 
 
 def _finished(run: RunFolder, reporter: Reporter) -> Trained:

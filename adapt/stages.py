@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Generator, Tensor, nn
 
-from scda.adapt import checkpoint, guards
+from scda.adapt import checkpoint, guards, processes
 from scda.adapt.config import TrainConfig
 from scda.adapt.discover import Discovery
 from scda.adapt.inputs import Inputs, Labelled, Pseudo
@@ -127,6 +127,7 @@ class Run:
         returns = pause.returns if pause else 0
         while True:
             networks = pause.networks if pause else fresh()
+            processes.same(networks.modules)
             progress = pause.progress if pause else Progress()
             begun = pause.generator if pause else self.generator.get_state()
             self.generator.set_state(begun)
@@ -134,7 +135,7 @@ class Run:
                 skipped = self._train(networks, found, progress, stop)
                 return Trained(number, networks, len(skipped), returns)
             except Stopped as stopped:
-                if self.checkpoints:
+                if self.checkpoints and processes.first():
                     at = stopped.progress
                     pause = checkpoint.Pause(number, networks, found, at, returns, begun)
                     checkpoint.save_pause(self.checkpoints, pause)
@@ -152,7 +153,7 @@ class Run:
         def on_step(step: int, losses: dict[str, float]) -> bool:
             self._losses = losses or self._losses
             self.on_step(step, losses)
-            return stop.asked
+            return stop.heard()
 
         if found is None:
             frozen = replace(networks, backbone=nn.Identity())  # its input are features
@@ -186,6 +187,6 @@ class Run:
             stage.networks,
         )
         state = checkpoint.State(stage.round, stage.networks, discovery, share, warnings)
-        if self.checkpoints:
+        if self.checkpoints and processes.first():
             checkpoint.save(self.checkpoints, state, self.generator)
         return state

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -19,14 +20,18 @@ class Deferred:
     signals, and for a signal that is ignored, it changes nothing.
     """
 
-    def __init__(self) -> None:
-        """Nothing was noted yet."""
-        self._noted = 0
+    def __init__(self, agreed: Callable[[int], int] = int) -> None:
+        """Nothing was noted yet.
+
+        Args:
+            agreed: Of the signal noted here, 0 for none, makes that of all processes of a run.
+        """
+        self._noted, self._agreed = 0, agreed
         self._before: dict[int, Any] = {}
 
-    @property
-    def asked(self) -> bool:
-        """Whether a signal arrived."""
+    def heard(self) -> bool:
+        """Return whether a signal arrived, here or at another process of the run."""
+        self._noted = self._agreed(self._noted)
         return self._noted != 0
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 
+from scda.adapt import processes
 from scda.adapt.batches import labelled, shuffled
 from scda.adapt.config import TrainConfig
 from scda.adapt.inputs import Inputs, Labelled, Pseudo
@@ -165,6 +166,7 @@ def _minimise(
         optimizer.zero_grad(set_to_none=True)
         if total.isfinite():
             scaler.scale(total).backward()
+            processes.average_gradients(modules)
             if config.clip_grad:
                 scaler.unscale_(optimizer)
                 nn.utils.clip_grad_norm_(modules.parameters(), config.clip_grad)
@@ -173,7 +175,9 @@ def _minimise(
         else:
             skipped, by_name = _skip(step, skipped, config), {}
         if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
+            processes.average_statistics(modules)
             raise Stopped(Progress(step, skipped, optimizer.state_dict(), scaler.state_dict()))
+    processes.average_statistics(modules)
     if not all(tensor.isfinite().all() for tensor in modules.state_dict().values()):
         raise _diverged(step, config)
     return skipped

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,6 +35,7 @@ from scda.models.backbones import Backbone, load_backbone
 from scda.models.cpus import usable_cpus
 from scda.models.files import walk
 from scda.models.network import FeatureHead
+from scda.models.session import Session
 
 _BATCH = 32
 _PASSES = 3  # of a step: source, pseudo-labelled, target
@@ -78,7 +80,7 @@ def main() -> int:
 def frozen(images: Images) -> Contest:
     """The pass whose features are kept, against its own ONNX Runtime session."""
     backbone = load_backbone("efficientnet_lite0")
-    session = features._open(backbone, "cpu")
+    session = features._open(backbone, partial(Session, provider="cpu"))
     batches = [batch.numpy() for batch in _pixels(images, backbone)]
 
     def ours() -> None:

@@ -22,13 +22,20 @@ class Session:
     """One loaded model; `provider` is what runs it, not what was asked for."""
 
     def __init__(
-        self, model: Path, *, provider: str = "auto", threads: int = 0, spinning: bool = True
+        self,
+        model: Path,
+        *,
+        provider: str = "auto",
+        gpu: int = 0,
+        threads: int = 0,
+        spinning: bool = True,
     ) -> None:
         """Load a model file.
 
         Args:
             model: An ONNX file.
             provider: `auto`, `cpu` or `cuda`.
+            gpu: Which of several, from 0.
             threads: For one operator; 0 takes the CPUs this process may use.
             spinning: Threads wait by spinning: faster in a batch job, a burnt CPU in a service.
 
@@ -41,7 +48,7 @@ class Session:
         self.threads = options.intra_op_num_threads = threads or usable_cpus()
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-        wanted = _providers(provider)
+        wanted = _providers(provider, gpu)
         try:
             self._session = ort.InferenceSession(str(model), options, providers=wanted)
         except Exception as error:  # ONNX Runtime has no common class for "not a model"
@@ -82,7 +89,7 @@ def padded(pixels: Pixels) -> Pixels:
     return np.concatenate([pixels, np.zeros((more, *pixels.shape[1:]), pixels.dtype)])
 
 
-def _providers(name: str) -> list[str]:
+def _providers(name: str, gpu: int) -> list[str | tuple[str, dict[str, str]]]:
     if name not in ("auto", *PROVIDERS):
         raise UsageError(f"provider {name!r}, want auto, {' or '.join(PROVIDERS)}")
     built_in = PROVIDERS["cuda"] in ort.get_available_providers()
@@ -93,4 +100,4 @@ def _providers(name: str) -> list[str]:
     if name == "cpu" or not present:
         return [PROVIDERS["cpu"]]
     ort.preload_dlls()
-    return [PROVIDERS["cuda"], PROVIDERS["cpu"]]
+    return [(PROVIDERS["cuda"], {"device_id": str(gpu)}), PROVIDERS["cpu"]]

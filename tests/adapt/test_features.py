@@ -2,8 +2,9 @@ import hashlib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
     """Every session that was opened."""
     opened: list[TorchSession] = []
 
-    def open_torch(backbone: Backbone, provider: str) -> TorchSession:
+    def open_torch(backbone: Backbone, load: Callable[[Path], Session]) -> TorchSession:
         opened.append(TorchSession(backbone))
         return opened[-1]
 
@@ -77,7 +78,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
 
 @pytest.fixture(scope="module")
 def exported(backbone: Backbone) -> Session:
-    return REALLY_OPEN(backbone, "cpu")
+    return REALLY_OPEN(backbone, partial(Session, provider="cpu"))
 
 
 def by_torch(paths: list[Path], backbone: Backbone) -> torch.Tensor:

@@ -45,7 +45,7 @@ def tuned(tiny: TinyData, out: Path, **changes: Any) -> None:
     """Train, with the backbone's last stage, in this process alone."""
     job = tiny.job(out, **{**SHORT, "iterations": 2, "workers": 0, "finetune": "last", **changes})
     with pytest.MonkeyPatch.context() as patch, Reporter(quiet=True) as reporter:
-        patch.setattr("scda.adapt.run.usable_cpus", lambda: 0)
+        patch.setattr("scda.adapt.processes.usable_cpus", lambda: 0)
         train(job, reporter)
 
 

@@ -99,8 +99,9 @@ def test_a_run_killed_again_and_again_ends_in_the_same_bundle(
     assert kill(job, before_the_bundle_stands) == ["round-0001.pt", "round-0002.pt"]
     assert not (job.out / "bundle").exists()
     with Reporter(quiet=True) as reporter:
-        manifest = train(job, reporter).manifest
-    assert manifest.id == read_manifest(tiny_run / "bundle").id
+        trained = train(job, reporter)
+    assert trained
+    assert trained.manifest.id == read_manifest(tiny_run / "bundle").id
     assert [record["round"] for record in records(job.out) if "round" in record] == [0, 1, 2]
     left = {path.name for path in (job.out / "checkpoints").iterdir()}
     assert left == {"round-0001.pt", "round-0002.pt"}

@@ -36,9 +36,9 @@ def test_the_first_signal_waits_for_the_end(number: int, error: type[BaseExcepti
     asked = []
 
     def step(stop: Deferred) -> None:
-        asked.append(stop.asked)
+        asked.append(stop.heard())
         send(number)
-        asked.append(stop.asked)
+        asked.append(stop.heard())
 
     with pytest.raises(error), Deferred() as stop:
         step(stop)
@@ -64,7 +64,7 @@ def test_the_second_signal_does_not_wait(number: int, error: type[BaseException]
 def test_afterwards_signals_do_what_they_did(number: int) -> None:
     with Deferred() as stop:
         pass
-    assert not stop.asked
+    assert not stop.heard()
     with pytest.raises(AtOnce):
         send(number)
 
@@ -73,7 +73,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Deferred() as stop:
         send(signal.SIGINT)
-        assert not stop.asked
+        assert not stop.heard()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
@@ -87,7 +87,7 @@ def test_a_thread_that_gets_no_signals_may_train() -> None:
 
     def train() -> None:
         with Deferred() as stop:
-            asked.append(stop.asked)
+            asked.append(stop.heard())
 
     thread = threading.Thread(target=train)
     thread.start()

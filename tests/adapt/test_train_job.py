@@ -25,7 +25,9 @@ from tests.nasty import nasty_files
 
 def run(job: Job) -> Manifest:
     with Reporter(quiet=True) as reporter:
-        return train(job, reporter).manifest
+        trained = train(job, reporter)
+    assert trained
+    return trained.manifest
 
 
 def test_a_run_leaves_everything_the_contract_names(tiny_run: Path) -> None:

@@ -104,8 +104,8 @@ def test_a_gpu_is_used_where_there_is_one(
     model: Path, monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
     fake = gpu_machine(monkeypatch, got=CUDA)
-    assert Session(model, provider=provider).provider == "cuda"
-    assert fake.asked_for == [CUDA, CPU]
+    assert Session(model, provider=provider, gpu=1).provider == "cuda"
+    assert fake.asked_for == [(CUDA, {"device_id": "1"}), CPU]
 
 
 def test_the_cpu_can_be_asked_for_beside_a_gpu(

@@ -1,0 +1,295 @@
+"""Two processes, as torchrun starts them: what they hold in common, and runs they share."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from scda.adapt import processes
+from scda.adapt.losses import class_confusion, class_correlation
+from scda.adapt.progress import Reporter
+from scda.adapt.run import train
+from scda.adapt.rundir import RunFolder
+from scda.adapt.stop import Deferred, Terminated
+from scda.adapt.tables import read_discovery
+from scda.models.bundle import read_manifest
+from scda.models.errors import GateError, UsageError
+from tests.conftest import TinyData
+
+LONGEST_SECONDS = 240
+
+
+@pytest.fixture(autouse=True)
+def _found_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process of its own import this module, however pytest was started."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+
+
+def in_one(index: int, port: int, check: Callable[[], Any], results: Any) -> None:
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    numbers = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    os.environ.update(address, OMP_NUM_THREADS="1", **{n: str(v) for n, v in numbers.items()})
+    processes.join(torch.device("cpu"))
+    results.put((index, check()))
+    processes.leave()
+
+
+def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
+    """Return what a function returns in the first of two processes, and in the second."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    workers = [
+        context.Process(target=in_one, args=(index, port, check, results)) for index in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        return [answer for _, answer in sorted(results.get(timeout=120) for _ in range(answers))]
+    finally:
+        for worker in workers:
+            worker.join(10)
+            worker.kill()
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+
+
+def classifier() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Linear(8, 3)
+
+
+def gradients(rows: int) -> list[Tensor]:
+    """One step as in training, with a loss that needs the whole batch."""
+    below, above = network(), classifier()
+    batch = torch.arange(4.0 * rows).view(rows, 4).sin()
+    features = processes.joined(below(batch[processes.part(range(rows))]))
+    correlation = class_correlation(above(features), temperature=1.0)
+    class_confusion(correlation, num_classes=3, rows="all").backward()
+    both = nn.ModuleList([below, above])
+    processes.average_gradients(both)
+    return [weight.grad.clone() for weight in both.parameters() if weight.grad is not None]
+
+
+def everything() -> dict[str, Any]:
+    """All that is asked of two processes, at once: to start them takes longer than the rest."""
+    made: list[int] = []
+
+    def make() -> str:
+        made.append(processes.index())
+        return f"by {processes.index()}"
+
+    own = processes.index()
+    norm = nn.BatchNorm1d(2)
+    frozen = nn.BatchNorm1d(2).eval()
+    both = nn.ModuleList([norm, frozen])
+    for layer in (norm, frozen):
+        nn.init.constant_(layer.state_dict()["running_mean"], own)
+    processes.average_statistics(both, weight=1 + 2 * own)
+    means = [
+        layer.running_mean[0].item() for layer in (norm, frozen) if layer.running_mean is not None
+    ]
+    linear = nn.Linear(2, 2)
+    nn.init.constant_(linear.weight, own)
+    processes.same(linear)
+    return {
+        "count": processes.count(),
+        "first": processes.first(),
+        "cpus": processes.cpus(),
+        "part": processes.part(range(5)),
+        "too_few": refused(lambda: processes.part(range(1))),
+        "told": (processes.told(make), made),
+        "everyones": processes.everyones({"own": own}),
+        "largest": processes.largest(7 * own),
+        "joined": processes.joined(torch.full((1 + own, 2), float(own)))[:, 0].tolist(),
+        "nothing": processes.joined(torch.full((2 * own, 2), 1.0)).shape,
+        "means": means,
+        "same": linear.weight.sum().item(),
+        "gradients": [gradient.tolist() for gradient in gradients(7)],
+        "heard": hear(),
+    }
+
+
+def refused(work: Callable[[], object]) -> str:
+    with pytest.raises(UsageError) as raised:
+        work()
+    return str(raised.value)
+
+
+def hear() -> list[Any]:
+    """A signal that only the second process gets."""
+    heard, ended = [], ""
+    try:
+        with Deferred(processes.largest) as stop:
+            heard.append(stop.heard())
+            if processes.index():
+                os.kill(os.getpid(), signal.SIGTERM)
+            heard.append(stop.heard())
+    except Terminated:
+        ended = "terminated"
+    return [*heard, ended]
+
+
+@pytest.fixture(scope="module")
+def two() -> list[dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[2]))
+        return in_two(everything)
+
+
+def test_the_first_is_one_of_them(two: list[dict[str, Any]]) -> None:
+    assert [one["count"] for one in two] == [2, 2]
+    assert [one["first"] for one in two] == [True, False]
+    assert two[0]["cpus"] * 2 <= (os.cpu_count() or 1)
+
+
+def test_parts_are_all_rows_once(two: list[dict[str, Any]]) -> None:
+    assert [*two[0]["part"], *two[1]["part"]] == list(range(5))
+    assert "2 processes share 1 images" in two[0]["too_few"]
+
+
+def test_what_the_first_makes_is_told(two: list[dict[str, Any]]) -> None:
+    assert [one["told"] for one in two] == [("by 0", [0]), ("by 0", [])]
+    assert [one["same"] for one in two] == [0, 0]
+
+
+def test_what_each_has_is_put_together_in_order(two: list[dict[str, Any]]) -> None:
+    for one in two:
+        assert one["everyones"] == [{"own": 0}, {"own": 1}]
+        assert one["largest"] == 7
+        assert one["joined"] == [0, 1, 1]
+        assert one["nothing"] == (2, 2)
+
+
+def test_statistics_are_averaged_by_weight_where_they_are_learnt(two: list[dict[str, Any]]) -> None:
+    assert [one["means"] for one in two] == [[0.75, 0], [0.75, 1]]
+
+
+def test_a_step_of_two_is_the_step_of_one(two: list[dict[str, Any]]) -> None:
+    alone = gradients(7)
+    assert all(gradient.abs().max() > 1e-4 for gradient in alone)
+    for one in two:
+        for shared, whole in zip(one["gradients"], alone, strict=True):
+            torch.testing.assert_close(torch.tensor(shared), whole, rtol=1e-4, atol=1e-7)
+
+
+def test_a_signal_to_one_stops_all_at_the_same_step(two: list[dict[str, Any]]) -> None:
+    assert [one["heard"] for one in two] == [[False, True, "terminated"]] * 2
+
+
+def test_alone_nothing_is_shared() -> None:
+    rows = torch.ones(3, 2)
+    assert processes.joined(rows) is rows
+    assert processes.part([]) == []
+    assert (processes.count(), processes.index(), processes.on_this_machine()) == (1, 0, 1)
+    processes.leave()
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UsageError, match="2 processes on this machine, torch sees 1 GPUs"):
+        processes.join(torch.device("cuda"))
+
+
+def lose_the_other() -> str:
+    if processes.index():
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(GateError) as raised:
+        processes.largest(1)
+    return str(raised.value)
+
+
+def test_the_end_of_another_process_is_a_line() -> None:
+    (line,) = in_two(lose_the_other, answers=1)
+    assert re.fullmatch(r"lost the other processes of this run: .+; try --resume", line)
+
+
+# Whole runs, as a user starts them.
+
+TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 10}
+
+
+def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subprocess.Popen[str]:
+    config = dataclasses.asdict(tiny.job(out, workers=1, **changes).config)
+    file = out.with_suffix(".toml")
+    # TOML's values are written as JSON's are.
+    file.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items()))
+    paths = {"source": tiny.source, "target": tiny.target, "out": out, "cache": tiny.cache}
+    words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, "-m", "scda.adapt", "train", *words, "--config", str(file), *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(run: subprocess.Popen[str]) -> tuple[str, str]:
+    said, told = run.communicate(timeout=LONGEST_SECONDS)
+    assert run.returncode == 0, told
+    return said, told
+
+
+def test_a_head_on_features_comes_out_the_same(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    # Features by both processes, not from the cache of other tests.
+    said, told = finished(torchrun(tiny, tmp_path / "two", "--cache", str(tmp_path / "cache")))
+    assert read_manifest(tmp_path / "two" / "bundle").id == read_manifest(tiny_run / "bundle").id
+    assert said.count("the bundle is") == 1
+    assert told.count("source: 60 images of 3 classes") == 1
+
+
+def test_a_backbone_is_trained_by_both_stopped_and_gone_on_with(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with Reporter(quiet=True) as reporter:
+        train(tiny.job(one, workers=1, **TUNED), reporter)
+
+    stopped = torchrun(tiny, two, **TUNED)
+    until_there(two / "checkpoints" / "round-0000.pt", stopped)
+    stopped.send_signal(signal.SIGTERM)
+    assert "stopped; --resume goes on" in stopped.communicate(timeout=LONGEST_SECONDS)[1]
+    assert stopped.returncode != 0
+
+    finished(torchrun(tiny, two, "--resume", **TUNED))
+    inspect = [sys.executable, "-m", "scda.adapt", "inspect", str(two / "bundle"), "--verify"]
+    subprocess.run(inspect, check=True, capture_output=True)
+    rows = [read_discovery(out / "discovery.csv") for out in (one, two)]
+    assert [row.path for row in rows[1]] == [row.path for row in rows[0]]
+    assert len({row.path for row in rows[1]}) == 100
+    k_star = [RunFolder(out).records()[-1]["k_star"] for out in (one, two)]
+    assert k_star[0] == k_star[1]
+    alike = [a.cluster == b.cluster for a, b in zip(*rows, strict=True)]
+    assert sum(alike) >= 90
+
+
+def until_there(path: Path, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while not path.exists():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline, f"{path.name} does not appear"
+        time.sleep(0.1)
