@@ -13,8 +13,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from PIL import features
-
 from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, ImageError, ScdaError
 
@@ -150,6 +148,11 @@ def _idle_gpu(facts: dict[str, Any]) -> Examination:
 
 
 def _codecs() -> Examination:
+    try:
+        from PIL import features
+    except ImportError as error:
+        message = f"Pillow does not work: {error}; pip install --force-reinstall pillow"
+        return Examination({"codecs": []}, (Problem(message),))
     there = [name for codec, name in _CODECS.items() if features.check(codec)]
     missing = [name for name in _CODECS.values() if name not in there]
     cure = "pip install --upgrade --force-reinstall pillow"

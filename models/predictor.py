@@ -112,22 +112,22 @@ class Predictor:
         labels = {i: names.label(known[i]) if i in known else UNKNOWN for i in ids}
         kinds = {i: known[i].kind if i in known else UNKNOWN for i in ids}
         # One assignment, so that a request in another thread never sees half of a renaming.
-        self._naming = _Naming(names, tuple(ids), matrix, labels, kinds)
+        self.in_force = InForce(names, tuple(ids), matrix, labels, kinds)
 
     @property
     def names(self) -> Names:
         """The names in force."""
-        return self._naming.names
+        return self.in_force.names
 
     @property
     def standing(self) -> tuple[Standing, ...]:
         """The classes that remain after merges and drops: known, discovered, unknown."""
-        naming = self._naming
+        naming = self.in_force
         return tuple(Standing(i, naming.labels[i], naming.kinds[i]) for i in naming.ids)
 
     def summed(self, outputs: Outputs) -> NDArray[np.float32]:
         """Return the probabilities (N, C') of the C' classes of `standing`."""
-        return self._naming.summed(outputs)
+        return self.in_force.summed(outputs)
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Return an image from `read_image` as the model's input, (H, W, 3) uint8."""
@@ -141,14 +141,17 @@ class Predictor:
         """Return the bare outputs of the model for prepared images."""
         return Outputs(*self.session.run(np.stack(pixels)))
 
-    def describe(self, outputs: Outputs, *, top: int = TOP) -> list[Prediction]:
+    def describe(
+        self, outputs: Outputs, *, top: int = TOP, naming: "InForce | None" = None
+    ) -> list[Prediction]:
         """Return the predictions that the outputs mean, under the names in force.
 
         Args:
             outputs: From `run`.
             top: Entries of each prediction's `top`; fewer where there are fewer classes.
+            naming: An earlier `in_force`, for who goes on to use its names.
         """
-        naming = self._naming
+        naming = naming or self.in_force
         named = naming.summed(outputs)  # (N, remaining)
         distances, ids = nearest(self._index, outputs.features, len(self._radii))
         outliers: NDArray[np.bool_] = np.all(distances > self._radii[ids], axis=1)
@@ -159,7 +162,7 @@ class Predictor:
 
     def _prediction(
         self,
-        naming: "_Naming",
+        naming: "InForce",
         top: int,
         probabilities: NDArray[np.float32],
         distances: NDArray[np.float32],
@@ -186,7 +189,9 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class _Naming:
+class InForce:
+    """The names in force, and what follows from them for this bundle."""
+
     names: Names
     ids: tuple[str, ...]  # the classes that remain after merges and drops
     matrix: NDArray[np.float32]  # (C, remaining)
@@ -194,17 +199,20 @@ class _Naming:
     kinds: dict[str, str]
 
     def summed(self, outputs: Outputs) -> NDArray[np.float32]:
+        """Return the probabilities (N, remaining)."""
         # In float32 a sum of shares of 1 may end a little above it.
         summed: NDArray[np.float32] = outputs.probabilities @ self.matrix
         return summed.clip(max=1)
 
     def share(self, position: int, confidence: float) -> ClassShare:
+        """Return an entry of `top`, of the class at a position in `ids`."""
         class_id = self.ids[position]
         return {"class_id": class_id, "label": self.labels[class_id], "confidence": confidence}
 
     def nearest(
         self, class_ids: list[str], distances: NDArray[np.float32], ids: NDArray[np.int64]
     ) -> list[ClassDistance]:
+        """Return `nearest` of one image, from the outputs found and their distances."""
         entries: dict[str, ClassDistance] = {}
         for distance, output in zip(distances, ids, strict=True):
             class_id = self.names.target(class_ids[output])

@@ -1,6 +1,7 @@
 """Images of many requests to one call of the model; an image that fails is answered alone."""
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -51,7 +52,7 @@ class Batcher(Generic[A]):
         """
         self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
-        self._lanes = lanes
+        self._lanes, self._calling = lanes, 0
         # A search among so few centroids is over before a second thread has woken up.
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
@@ -76,7 +77,9 @@ class Batcher(Generic[A]):
         while self._queue:
             await self._wait_for_others()
             if batch := self._next_batch():
+                self._calling += 1
                 await self._call(batch)
+                self._calling -= 1
 
     async def _wait_for_others(self) -> None:
         """Return when a batch is full, or when the first image has waited long enough."""
@@ -88,8 +91,7 @@ class Batcher(Generic[A]):
 
     def _next_batch(self) -> list[_Waiting[A]]:
         batch: list[_Waiting[A]] = []
-        # A fair share, so that the next lane has something to do and nobody waits for many others.
-        share = min(self._max_batch, -(-len(self._queue) // self._lanes))
+        share = min(self._max_batch, self._share())
         while self._queue and len(batch) < share:
             waiting = self._queue.popleft()
             if not waiting.answer.done():  # cancelled: its request ran out of time
@@ -97,15 +99,26 @@ class Batcher(Generic[A]):
                 self._on_wait(time.monotonic() - waiting.since)
         return batch
 
+    def _share(self) -> int:
+        """Return how many images are this lane's; those that waited for each other go together.
+
+        Otherwise what waits is divided, so that a free lane has something to do and nobody waits
+        for many others.
+        """
+        if self._max_wait_seconds:
+            return self._max_batch
+        return math.ceil(len(self._queue) / (self._lanes - self._calling))
+
     async def _call(self, batch: list[_Waiting[A]]) -> None:
         loop = asyncio.get_running_loop()
         images = [waiting.pixels for waiting in batch]
         try:
             answers = await loop.run_in_executor(self._model, self._predict, images)
+            answered = list(zip(batch, answers, strict=True))
         except Exception as error:  # whatever the model's library raises
             await self._call_singly(batch, error)
             return
-        for waiting, answer in zip(batch, answers, strict=True):
+        for waiting, answer in answered:
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)
 

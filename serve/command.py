@@ -29,7 +29,8 @@ def serve_command(
         workers: Server processes; the CPUs are divided among them.
 
     Raises:
-        UsageError: If nothing can listen at this host and port, or `workers` is below 1.
+        UsageError: If nothing can listen at this host and port, `workers` is below 1, or there is
+            no place for BentoML's files.
     """
     address = "127.0.0.1" if host == "localhost" else host
     _check(address, port, workers)
@@ -38,7 +39,7 @@ def serve_command(
     options = f"services.{SERVICE_NAME}.workers={workers} {os.environ.get(_OPTIONS, '')}".strip()
     defaults = {
         "SCDA_THREADS": str(max(1, usable_cpus() // workers)),
-        "BENTOML_HOME": str(_bentoml_home(port)),
+        "BENTOML_HOME": os.environ.get("BENTOML_HOME") or str(_bentoml_home(port)),
         "BENTOML_DO_NOT_TRACK": "True",
     }
     forced = {"SCDA_BUNDLE": str(bundle.resolve()), _OPTIONS: options}
@@ -61,5 +62,8 @@ def _check(address: str, port: int, workers: int) -> None:
 
 def _bentoml_home(port: int) -> Path:
     """Return a folder per port: a second server would delete the first one's metrics."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without an entry, as in some containers
+        raise UsageError("no home folder for BentoML's files; want BENTOML_HOME set") from None
     return cache / "scda" / f"bentoml-{port}"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
+from scda.models.names import Names
 from scda.models.predictor import Prediction, Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.answer import Answer
@@ -27,7 +28,7 @@ from scda.serve.settings import Settings
 
 logger = logging.getLogger(__name__)
 # On a CPU a larger batch is hardly faster, and its images wait for each other.
-_MAX_BATCH = {"cpu": 8, "cuda": 32}
+_MAX_BATCH = {"cpu": 4, "cuda": 32}
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Seen:
 
     prediction: Prediction
     features: NDArray[np.float32]  # (D,)
+    names: Names  # that the prediction has; others may be in force by now
 
 
 class Desk:
@@ -109,4 +111,9 @@ class Desk:
         self._metrics.batch.observe(len(pixels))
         with self._metrics.inference.time():
             outputs = self.predictor.run(pixels)
-        return list(map(Seen, self.predictor.describe(outputs), outputs.features))
+        naming = self.predictor.in_force
+        predictions = self.predictor.describe(outputs, naming=naming)
+        return [
+            Seen(prediction, features, naming.names)
+            for prediction, features in zip(predictions, outputs.features, strict=True)
+        ]

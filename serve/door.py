@@ -4,6 +4,7 @@ The answer gets that id and the security headers.
 """
 
 import hmac
+import logging
 import time
 from collections.abc import Collection
 from uuid import uuid4
@@ -14,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from scda.serve.headers import with_headers
 from scda.serve.http_errors import refuse
 from scda.serve.metrics import Metrics
+
+logger = logging.getLogger(__name__)
 
 
 class Door:
@@ -34,23 +37,33 @@ class Door:
         self._key, self._metrics, self._public = api_key.encode(), metrics, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it with 401."""
+        """Pass the request on, or answer it: with 401, and with 500 where a bug ends it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         request = Request(scope)
         request_id = request.state.request_id = uuid4().hex
-        began = time.perf_counter()
+        began, answered = time.perf_counter(), False
 
         async def send_timed(message: Message) -> None:
+            nonlocal answered
             if message["type"] == "http.response.start":
+                answered = True
                 self._metrics.count_request(scope, message["status"], time.perf_counter() - began)
             await send(message)
 
+        answer = with_headers(send_timed, {"X-Request-Id": request_id})
         app = self.app
         if not self._may_pass(request):
             app = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
-        await app(scope, receive, with_headers(send_timed, {"X-Request-Id": request_id}))
+        try:
+            await app(scope, receive, answer)
+        except Exception as error:  # a bug; the framework would answer outside of this door
+            logger.error("request %s failed", request_id, exc_info=error)
+            if answered:
+                raise
+            app = refuse(request, "internal", "a bug in the server; its log has the request's id")
+            await app(scope, receive, answer)
 
     def _may_pass(self, request: Request) -> bool:
         if not self._key or request.scope["path"] in self._public:

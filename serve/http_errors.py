@@ -1,7 +1,6 @@
 """Every error over HTTP: its code, its status, and the one shape of its body."""
 
 import dataclasses
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from scda.models.errors import ImageError
-from scda.serve.headers import SECURITY_HEADERS
 
 STATUS = {
     "empty": 400,
@@ -32,11 +30,11 @@ STATUS = {
 _HEADERS = {
     "unauthorized": {"WWW-Authenticate": "Bearer"},
     "overloaded": {"Retry-After": "1"},
-    "too_many_bytes": {"Connection": "close"},  # the rest of the body is not waited for
+    # The rest of the body is not waited for.
+    "too_many_bytes": {"Connection": "close"},
+    "timeout": {"Connection": "close"},
 }
 _CODES = {404: "not_found", 405: "method_not_allowed"}  # what the framework itself refuses
-
-logger = logging.getLogger(__name__)
 
 
 class RequestError(Exception):
@@ -77,7 +75,10 @@ def refuse(request: Request, code: str, message: str) -> JSONResponse:
 
 
 def shape_errors(app: FastAPI) -> None:
-    """Make the application answer every error, its framework's own included, in our shape."""
+    """Make the application answer every error, its framework's own included, in our shape.
+
+    Bugs are answered by the `Door`.
+    """
 
     @app.exception_handler(ImageError)
     @app.exception_handler(RequestError)
@@ -100,11 +101,3 @@ def shape_errors(app: FastAPI) -> None:
     @app.exception_handler(ClientDisconnect)
     async def _(request: Request, error: ClientDisconnect) -> JSONResponse:
         return refuse(request, "bad_request", "the client went away before the end of the body")
-
-    @app.exception_handler(Exception)
-    async def _(request: Request, error: Exception) -> JSONResponse:
-        logger.error("request %s failed", request.state.request_id, exc_info=error)
-        response = refuse(request, "internal", "a bug in the server; its log has the request's id")
-        # The framework answers this one outside of what adds these to every other answer.
-        response.headers.update({**SECURITY_HEADERS, "X-Request-Id": request.state.request_id})
-        return response

@@ -7,11 +7,12 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from scda.models.bundle import Manifest
 from scda.models.errors import ImageError
 from scda.models.names import UNKNOWN
-from scda.models.predictor import Prediction, Predictor
+from scda.models.predictor import Prediction
 from scda.serve.body import read_image_bytes
-from scda.serve.desk import Desk
+from scda.serve.desk import Desk, Seen
 from scda.serve.exemplars import Exemplars
 from scda.serve.neighbours import NearImage, Neighbours
 from scda.serve.openapi import ONE_IMAGE, errors
@@ -49,20 +50,18 @@ def serve_nearest(app: FastAPI, desk: Desk, exemplars: Exemplars, neighbours: Ne
             if isinstance(seen, ImageError):
                 raise seen
             images = await run_in_threadpool(neighbours.nearest, seen.features)
-        classes = near_classes(desk.predictor, exemplars, seen.prediction)
+        classes = near_classes(desk.predictor.manifest, exemplars, seen)
         return JSONResponse(dataclasses.asdict(Nearest(seen.prediction, classes, images)))
 
 
-def near_classes(
-    predictor: Predictor, exemplars: Exemplars, prediction: Prediction
-) -> tuple[NearClass, ...]:
+def near_classes(manifest: Manifest, exemplars: Exemplars, seen: Seen) -> tuple[NearClass, ...]:
     """Return the classes nearest to an image, with the names that its prediction has."""
-    kinds = {info.class_id: info.kind for info in predictor.manifest.classes}
+    kinds = {info.class_id: info.kind for info in manifest.classes}
     return tuple(
         NearClass(
             **near,
             kind=kinds.get(near["class_id"], UNKNOWN),
-            exemplars=exemplars.addresses(near["class_id"], predictor.names),
+            exemplars=exemplars.addresses(near["class_id"], seen.names),
         )
-        for near in prediction.nearest
+        for near in seen.prediction.nearest
     )

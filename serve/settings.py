@@ -30,15 +30,15 @@ class Settings:
         """Return the settings in `environment`; an empty variable counts as not set.
 
         Raises:
-            UsageError: If SCDA_BUNDLE is not set, or a number is not one or too small, or a
-                flag is neither 0 nor 1.
+            UsageError: If SCDA_BUNDLE is not set, the key is blank, a number is not one or
+                too small, or a flag is neither 0 nor 1.
         """
         bundle = environment.get("SCDA_BUNDLE")
         if not bundle:
             raise UsageError("SCDA_BUNDLE is not set; want the folder of a bundle or a run")
         return cls(
             bundle=Path(bundle),
-            api_key=environment.get("SCDA_API_KEY", cls.api_key),
+            api_key=_key(environment),
             public_metrics=_flag(environment, "SCDA_PUBLIC_METRICS"),
             max_bytes=_count(environment, "SCDA_MAX_BYTES", cls.max_bytes),
             max_pixels=_count(environment, "SCDA_MAX_PIXELS", cls.max_pixels),
@@ -49,6 +49,13 @@ class Settings:
             max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch, least=0),
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
         )
+
+
+def _key(environment: Mapping[str, str]) -> str:
+    key = environment.get("SCDA_API_KEY", "")
+    if key and not key.strip():
+        raise UsageError("SCDA_API_KEY is blank; want a key, or the variable not set")
+    return key.strip()  # a file of secrets ends in a newline, which no header can hold
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

@@ -84,6 +84,14 @@ def test_a_missing_codec_means_images_that_cannot_be_read(monkeypatch: pytest.Mo
     assert "AVIF" not in found.facts["codecs"]
 
 
+def test_a_pillow_that_does_not_work_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("PIL.features")
+    monkeypatch.setitem(sys.modules, "PIL.features", None)
+    found = examine()
+    assert found.exit_code == BROKEN
+    assert any("Pillow does not work" in problem.message for problem in found.problems)
+
+
 def test_a_broken_onnx_runtime_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr("onnxruntime.get_available_providers")  # as after removing one of two
     found = examine()

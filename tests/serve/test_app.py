@@ -284,6 +284,7 @@ def test_every_answer_forbids_browsers_what_the_page_does_not_need(predictor: Pr
         assert answer["x-content-type-options"] == "nosniff"
         assert answer["referrer-policy"] == "no-referrer"
         assert len(answer["x-request-id"]) == 32
+        assert answer["cache-control"]
     assert code_of(ask(app, "GET", "/broken", headers=key)) == "internal"
 
 

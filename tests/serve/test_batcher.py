@@ -83,7 +83,7 @@ def test_images_gather_while_the_model_is_at_work() -> None:
     assert model.calls == [[0], [1, 2, 3, 4, 5]]
 
 
-def test_lanes_work_side_by_side_and_share_what_waits() -> None:
+def test_lanes_work_side_by_side() -> None:
     model = Model()
 
     async def work() -> None:
@@ -102,7 +102,34 @@ def test_lanes_work_side_by_side_and_share_what_waits() -> None:
 
     run(work())
     assert model.calls[:2] == [[0], [1]]
-    assert sorted(map(len, model.calls[2:])) == [1, 2]  # three wait for two lanes
+    assert sorted(x for call in model.calls[2:] for x in call) == [2, 3, 4]
+
+
+def test_free_lanes_divide_what_waits_evenly() -> None:
+    model = Model()
+    assert len(run(ask_all(Batcher(model, max_batch=32, lanes=2), range(12)))) == 12
+    assert [len(call) for call in model.calls] == [6, 6]
+
+
+def test_images_that_waited_for_each_other_go_together_on_several_lanes() -> None:
+    model = Model()
+    batcher = Batcher(model, max_batch=4, max_wait_seconds=0.05, lanes=2)
+    assert run(ask_all(batcher, range(3))) == ["0", "1", "2"]
+    assert model.calls == [[0, 1, 2]]
+
+
+def test_answers_that_are_missing_are_told_and_the_lane_goes_on() -> None:
+    def forgetful(images: Sequence[Pixels]) -> list[Prediction]:
+        return [answer(int(pixels[0, 0, 0])) for pixels in images if pixels[0, 0, 0] != 13]
+
+    async def work() -> list[Any]:
+        batcher = Batcher(forgetful, max_batch=8)
+        return [await ask_all(batcher, [1, 13]), await ask_all(batcher, [2])]
+
+    together, after = run(work())
+    assert together[0] == "1"
+    assert "shorter" in together[1]
+    assert after == ["2"]
 
 
 def test_an_image_that_breaks_the_model_is_answered_alone() -> None:

@@ -67,6 +67,15 @@ def test_errors_are_counted_by_code_also_inside_a_batch(app: FastAPI) -> None:
     assert codes == dict.fromkeys(STATUS, 0) | seen
 
 
+def test_a_bug_is_timed_as_every_answer_is(app: FastAPI) -> None:
+    @app.get("/broken")
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    assert code_of(ask(app, "GET", "/broken")) == "internal"
+    assert samples(app)["scda_request_seconds_count{route=/broken,status=500}"] == 1
+
+
 def test_stages_are_timed_and_batches_measured(app: FastAPI) -> None:
     before = samples(app)
     files = [("images", RED)] * 5 + [("images", b"hello")]

@@ -7,6 +7,7 @@ import httpx
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from numpy.typing import NDArray
 
 from scda.models.bundle import NAMES, NEIGHBOURS, read_manifest
 from scda.models.errors import GateError
@@ -14,7 +15,7 @@ from scda.models.index import build_index, write_index
 from scda.models.names import Names
 from scda.models.predictor import Predictor, load_predictor
 from scda.serve.exemplars import Exemplars
-from scda.serve.neighbours import COUNT, open_neighbours
+from scda.serve.neighbours import COUNT, Neighbours, open_neighbours
 from tests.bundles import make_bundle, picture
 from tests.serve.test_app import app_for, ask, code_of, expected
 
@@ -94,6 +95,22 @@ def test_names_are_applied(folder: Path) -> None:
     assert near["known-002"]["exemplars"] == [f"/v1/exemplars/{i}/0" for i in ("known-002", D0)]
     assert (near[D1]["label"], near[D1]["kind"]) == ("sky", "discovered")
     assert (near["unknown"]["label"], near["unknown"]["kind"]) == ("unknown", "unknown")
+
+
+def test_a_renaming_in_between_does_not_mix_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = load_predictor(folder, provider="cpu", threads=1)
+    search = Neighbours.nearest
+
+    def renamed_meanwhile(self: Neighbours, features: NDArray[np.float32]) -> Any:
+        predictor.rename(Names(version=9, merges={"known-002": D1}))
+        return search(self, features)
+
+    monkeypatch.setattr(Neighbours, "nearest", renamed_meanwhile)
+    answer = nearest(app_for(predictor), RED)
+    assert answer["prediction"]["names_version"] == 0
+    assert answer["classes"][0]["exemplars"] == ["/v1/exemplars/known-002/0"]
 
 
 def test_a_merged_class_shows_its_own_pictures_first(bundle: Path) -> None:

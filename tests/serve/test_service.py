@@ -131,6 +131,21 @@ def test_a_command_that_cannot_work_is_refused(
         serve_command(bundle, host=host, port=port, workers=workers)
 
 
+def test_without_a_home_folder_bentomls_wants_a_place(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("BENTOML_HOME", raising=False)
+    with pytest.raises(UsageError, match=r"no home folder .* want BENTOML_HOME set"):
+        serve_command(bundle, port=free_port())
+    monkeypatch.setenv("BENTOML_HOME", "/place")
+    assert serve_command(bundle, port=free_port())[1]["BENTOML_HOME"] == "/place"
+
+
 def test_a_port_that_is_taken_is_named(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -14,6 +14,13 @@ def test_only_the_bundle_has_no_default() -> None:
             Settings.from_environment(environment)
 
 
+def test_a_key_from_a_file_may_end_in_a_newline_and_is_never_blank() -> None:
+    settings = Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_API_KEY": "secret\n"})
+    assert settings.api_key == "secret"
+    with pytest.raises(UsageError, match="SCDA_API_KEY is blank"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_API_KEY": " \n"})
+
+
 def test_every_variable_is_read() -> None:
     settings = Settings.from_environment(
         {
