@@ -5,27 +5,23 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import permutations
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pyarrow.compute as pc
 from pyarrow.dataset import dataset
-from pyarrow.fs import FileSelector, FileType
 
-from scda.models.errors import DataError, UsageError
 from scda.models.files import folder_written_atomically
 from scda.models.predictor import Predictor
-from scda.serve.formats import FORMATS, ending
-from scda.serve.inputs import ALL, Choice, Inputs, find_inputs
+from scda.serve.inputs import ALL, Choice, Inputs
 from scda.serve.label import check_options
-from scda.serve.listed import STDIN
-from scda.serve.outputs import DEFAULTS, STDOUT, Options
+from scda.serve.outputs import DEFAULTS, Options
 from scda.serve.parquet import ROW_GROUP, schema_of
 from scda.serve.ray_cluster import ray_cluster, wants_gpus
-from scda.serve.ray_stages import ListFile, Predict, Source, decode, list_files, packed
-from scda.serve.stored import Stored, is_uri, place
+from scda.serve.ray_places import checked_out, sources_of
+from scda.serve.ray_stages import Predict, Source, decode, list_files, packed
+from scda.serve.stored import is_uri, place
 from scda.serve.summary import Summary
 
 SUCCESS = "_SUCCESS"  # an empty object: every part is there; readers of Parquet pass over it
@@ -69,8 +65,8 @@ def label_on_ray(
     """
     check_options(predictor, options)
     batch_size = batch_size or _BATCH_SIZE
-    out = _checked_out(outs, inputs)
-    sources = _sources(inputs, files_from, choice)
+    out = checked_out(outs, inputs)
+    sources = sources_of(inputs, files_from, choice)
     hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
@@ -143,61 +139,6 @@ def _rows(
         num_cpus=threads,
         **({"num_gpus": 1} if gpus else {}),
     )
-
-
-def _sources(inputs: Sequence[str], files_from: str | None, choice: Choice) -> list[Source]:
-    """Return what lists the files, checked by a look at the first of each."""
-    if bool(inputs) == (files_from is not None):
-        raise UsageError("want IMAGES or --files-from, one of them")
-    sources: list[Source]
-    if files_from == STDIN:
-        raise UsageError("--files-from -: --engine ray wants a file that every machine can read")
-    if files_from is not None:
-        sources = [ListFile(str(Path(files_from).absolute()), choice)]
-    elif all(map(is_uri, inputs)):
-        _check_apart(inputs)
-        sources = [Stored(uri, choice, alone=len(inputs) == 1) for uri in inputs]
-    elif any(map(is_uri, inputs)):
-        raise UsageError("local paths and URIs together; want one kind in one labelling")
-    else:
-        sources = [find_inputs([Path(name) for name in inputs], (), choice)]
-    if not any([next(iter(source), None) for source in sources]):  # noqa: C419 every one is read
-        raise DataError(f"no file to label in {', '.join(inputs) or files_from}")
-    return sources
-
-
-def _check_apart(uris: Sequence[str]) -> None:
-    for inner, outer in permutations(uris, 2):
-        if _is_in(inner, outer):
-            raise UsageError(f"{inner}: inside another input; its files would be labelled twice")
-
-
-def _checked_out(outs: Sequence[str], inputs: Sequence[str]) -> str:
-    """Return the one output; what is wrong with it is told before any work is done."""
-    kinds = [ending(Path(out), FORMATS) for out in outs if out != STDOUT]
-    if len(outs) != 1 or kinds not in ([None], [".parquet"]):
-        found = ", ".join(outs) or "is missing"
-        raise UsageError(f"--out {found}: --engine ray wants one, a folder or URI for Parquet")
-    (out,) = outs
-    if any(_is_in(out, given) for given in inputs):
-        raise UsageError(f"{out}: inside what is labelled; want a folder elsewhere")
-    system, path = place(out)
-    kind = system.get_file_info(path).type
-    if kind == FileType.File or (kind == FileType.Directory and _is_full(system, path)):
-        raise UsageError(f"{out}: is there already; want a new or empty folder")
-    if not is_uri(out) and not Path(path).parent.is_dir():
-        raise UsageError(f"{out}: no folder {Path(path).parent}; want a folder in one that exists")
-    return out
-
-
-def _is_full(system: Any, folder: str) -> bool:
-    return bool(system.get_file_info(FileSelector(folder)))
-
-
-def _is_in(inner: str, outer: str) -> bool:
-    if is_uri(inner) or is_uri(outer):
-        return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
-    return Path(outer).resolve() in (Path(inner).resolve(), *Path(inner).resolve().parents)
 
 
 @contextmanager

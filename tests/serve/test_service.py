@@ -146,6 +146,23 @@ def test_without_a_home_folder_bentomls_wants_a_place(
     assert serve_command(bundle, port=free_port())[1]["BENTOML_HOME"] == "/place"
 
 
+FROZEN = """
+import gc
+
+from scda.serve.service import Classifier
+
+Classifier.inner()
+print(gc.get_freeze_count())
+"""
+
+
+def test_what_a_worker_loaded_is_not_looked_through_for_garbage(bundle: Path) -> None:
+    environment = {**os.environ, "SCDA_BUNDLE": str(bundle)}
+    argv = [sys.executable, "-c", FROZEN]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000
+
+
 def test_a_port_that_is_taken_is_named(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
