@@ -55,6 +55,7 @@ class TunedBackbone(PixelBackbone):
 
         Of several processes each has some of them.
         """
+        self.eval()  # each process has its own number of batches: nothing is put together here
         layers = [layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]
         before = [layer.momentum for layer in layers]
         for layer in layers:

@@ -1,6 +1,6 @@
 """Images from the disk as batches: at random for training, one way only for everything else."""
 
-import signal
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -54,9 +54,9 @@ class _Views(Dataset[Tensor]):
             return augmented(image, self._preprocessing)
 
 
-def _leave_interrupts(worker: int) -> None:
-    """Let Ctrl-C, which reaches all processes of a terminal, stop the one that trains alone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _leave_group(worker: int) -> None:
+    """Leave signals to a whole group, from a terminal or from torchrun, to the one that trains."""
+    os.setpgrp()
 
 
 class TrainingPhotos:
@@ -83,7 +83,7 @@ class TrainingPhotos:
             # A fork beside running threads may hang.
             multiprocessing_context="spawn" if workers else None,
             generator=Generator(),  # not the global one: every view has a seed of its own
-            worker_init_fn=_leave_interrupts,
+            worker_init_fn=_leave_group,
         )
 
     def batches(

@@ -8,7 +8,8 @@ at a batch as a whole, so that a step is the same step however many processes sh
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
@@ -18,9 +19,11 @@ from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from scda.models.cpus import usable_cpus
-from scda.models.errors import GateError, UsageError
+from scda.models.errors import GateError, ScdaError, UsageError
 
 T = TypeVar("T")
+# While one discovers, or has more files left than the others. Who dies is noticed without it.
+_PATIENCE = timedelta(days=7)
 
 
 def join(device: torch.device) -> None:
@@ -38,7 +41,7 @@ def join(device: torch.device) -> None:
             f"--nproc-per-node {there}, or --device cpu"
         )
     with _together():
-        PartialState(cpu=device.type == "cpu")
+        PartialState(cpu=device.type == "cpu", timeout=_PATIENCE)
 
 
 def leave() -> None:
@@ -74,7 +77,7 @@ def index_here() -> int:
 
 def cpus() -> int:
     """Return how many of the CPUs that may be used are this process's."""
-    return usable_cpus() // on_this_machine()
+    return max(1, usable_cpus() // on_this_machine())
 
 
 def part(rows: Sequence[T]) -> Sequence[T]:
@@ -93,12 +96,19 @@ def part(rows: Sequence[T]) -> Sequence[T]:
 
 
 def told(make: Callable[[], T]) -> T:
-    """Return what the first process makes; the others wait for it."""
+    """Return what the first process makes, or raise its error; the others wait for it."""
     if count() == 1:
         return make()
-    box = [make() if first() else None]
+    box: list[Any] = [None, None]
+    if first():
+        try:
+            box[0] = make()
+        except ScdaError as error:
+            box[1] = error
     with _together():
-        (made,) = broadcast_object_list(box)
+        made, refusal = broadcast_object_list(box)
+    if refusal:
+        raise refusal
     return made  # type: ignore[no-any-return]
 
 
@@ -134,7 +144,7 @@ def joined(rows: Tensor) -> Tensor:
     longest = max(lengths)
     padded = F.pad(own, (0, 0, 0, longest - len(own)))
     with _together():
-        theirs = gather(padded).to(rows.device).split(longest)
+        theirs = gather(padded).to(rows.device).chunk(count())
     parts = [rows_of[:length] for rows_of, length in zip(theirs, lengths, strict=True)]
     if rows.requires_grad:
         rows.register_hook(lambda gradient: gradient * count())
@@ -180,8 +190,7 @@ def same(module: nn.Module) -> None:
     """Give every process the first one's weights and buffers."""
     if count() > 1:
         with _together():
-            of_first = broadcast(module.state_dict())
-        module.load_state_dict(of_first)
+            broadcast(module.state_dict())  # in place
 
 
 @contextmanager
@@ -189,6 +198,8 @@ def _together() -> Iterator[None]:
     """Turn the end of another process, of which a library tells in its own way, into a line."""
     try:
         yield
+    except (NotImplementedError, torch.OutOfMemoryError):  # this process's own
+        raise
     except RuntimeError as error:
         why = str(error).splitlines()[0]
         raise GateError(f"lost the other processes of this run: {why}; try --resume") from None

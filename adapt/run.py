@@ -60,8 +60,8 @@ def train(job: Job, reporter: Reporter) -> Trained | None:
     processes.join(chosen_device(job.config))
     if not processes.first():
         reporter.mute()
-    if job.resume and (run.bundle / MANIFEST).is_file() and run.report.is_file():
-        return _finished(run, reporter)
+    if job.resume and processes.told(lambda: _is_finished(run)):
+        return _finished(run, reporter) if processes.first() else None
     if job.tensorboard:
         check_tensorboard()
     check_apart(job)
@@ -162,6 +162,10 @@ def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
     images = len(target.paths) + sum(map(len, source.classes.values()))
     classes, end = len(source.classes), job.config.iterations + 1
     return images // processes.count() + steps_before(end, job.config, classes, len(target.paths))
+
+
+def _is_finished(run: RunFolder) -> bool:
+    return (run.bundle / MANIFEST).is_file() and run.report.is_file()
 
 
 def _finished(run: RunFolder, reporter: Reporter) -> Trained:

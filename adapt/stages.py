@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -135,10 +135,11 @@ class Run:
                 skipped = self._train(networks, found, progress, stop)
                 return Trained(number, networks, len(skipped), returns)
             except Stopped as stopped:
-                if self.checkpoints and processes.first():
+                if self.checkpoints:
                     at = stopped.progress
                     pause = checkpoint.Pause(number, networks, found, at, returns, begun)
-                    checkpoint.save_pause(self.checkpoints, pause)
+                    # All wait: the end of one makes torchrun stop the others.
+                    processes.told(partial(checkpoint.save_pause, self.checkpoints, pause))
                 raise
             except Diverged:
                 if returns == _MOST_RETURNS:

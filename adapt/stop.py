@@ -31,8 +31,10 @@ class Deferred:
 
     def heard(self) -> bool:
         """Return whether a signal arrived, here or at another process of the run."""
-        self._noted = self._agreed(self._noted)
-        return self._noted != 0
+        agreed = self._agreed(self._noted)
+        if agreed:  # else one that was noted meanwhile waits for the next step, where all hear it
+            self._noted = agreed
+        return agreed != 0
 
     def __enter__(self) -> Self:
         """Note signals from here on."""

@@ -19,14 +19,18 @@ import torch
 from torch import Tensor, nn
 
 from scda.adapt import processes
+from scda.adapt.checkpoint import PAUSED
+from scda.adapt.finetune import TunedBackbone
 from scda.adapt.losses import class_confusion, class_correlation
 from scda.adapt.progress import Reporter
 from scda.adapt.run import train
 from scda.adapt.rundir import RunFolder
 from scda.adapt.stop import Deferred, Terminated
 from scda.adapt.tables import read_discovery
+from scda.models.backbones import Backbone
 from scda.models.bundle import read_manifest
-from scda.models.errors import GateError, UsageError
+from scda.models.errors import DataError, GateError, UsageError
+from scda.models.preprocess import Preprocessing
 from tests.conftest import TinyData
 
 LONGEST_SECONDS = 240
@@ -116,15 +120,41 @@ def everything() -> dict[str, Any]:
         "part": processes.part(range(5)),
         "too_few": refused(lambda: processes.part(range(1))),
         "told": (processes.told(make), made),
+        "error": not_told(),
         "everyones": processes.everyones({"own": own}),
         "largest": processes.largest(7 * own),
         "joined": processes.joined(torch.full((1 + own, 2), float(own)))[:, 0].tolist(),
+        "nobody": processes.joined(torch.ones(0, 2)).shape,
+        "refreshed": refreshed(),
         "nothing": processes.joined(torch.full((2 * own, 2), 1.0)).shape,
         "means": means,
         "same": linear.weight.sum().item(),
         "gradients": [gradient.tolist() for gradient in gradients(7)],
         "heard": hear(),
     }
+
+
+def not_told() -> str:
+    def fail() -> str:
+        raise DataError(f"found by {processes.index()}")
+
+    with pytest.raises(DataError) as raised:
+        processes.told(fail)
+    return str(raised.value)
+
+
+def refreshed() -> list[float]:
+    """Batch statistics of five batches, of which the second process has one more."""
+    summed, norm = nn.Conv2d(3, 2, 1, bias=False), nn.BatchNorm2d(2)
+    nn.init.ones_(summed.weight)
+    layers = nn.Sequential(summed, norm, nn.Flatten())
+    preprocessing = Preprocessing(resize_px=2, crop_px=2, mean=(0, 0, 0), std=(1, 1, 1))
+    backbone = TunedBackbone(Backbone("tiny", layers, 8, preprocessing, frozenset()), "all")
+    backbone.train()  # as training leaves it
+    batches = [torch.full((2, 2, 2, 3), value, dtype=torch.uint8) for value in range(5)]
+    backbone.refresh_batchnorm(processes.part(batches))
+    means: list[float] = norm.state_dict()["running_mean"].tolist()
+    return means
 
 
 def refused(work: Callable[[], object]) -> str:
@@ -157,7 +187,7 @@ def two() -> list[dict[str, Any]]:
 def test_the_first_is_one_of_them(two: list[dict[str, Any]]) -> None:
     assert [one["count"] for one in two] == [2, 2]
     assert [one["first"] for one in two] == [True, False]
-    assert two[0]["cpus"] * 2 <= (os.cpu_count() or 1)
+    assert two[0]["cpus"] * 2 <= max(2, os.cpu_count() or 1)
 
 
 def test_parts_are_all_rows_once(two: list[dict[str, Any]]) -> None:
@@ -170,16 +200,26 @@ def test_what_the_first_makes_is_told(two: list[dict[str, Any]]) -> None:
     assert [one["same"] for one in two] == [0, 0]
 
 
+def test_an_error_of_the_first_is_everyones(two: list[dict[str, Any]]) -> None:
+    assert [one["error"] for one in two] == ["found by 0"] * 2
+
+
 def test_what_each_has_is_put_together_in_order(two: list[dict[str, Any]]) -> None:
     for one in two:
         assert one["everyones"] == [{"own": 0}, {"own": 1}]
         assert one["largest"] == 7
         assert one["joined"] == [0, 1, 1]
         assert one["nothing"] == (2, 2)
+        assert one["nobody"] == (0, 2)
 
 
 def test_statistics_are_averaged_by_weight_where_they_are_learnt(two: list[dict[str, Any]]) -> None:
     assert [one["means"] for one in two] == [[0.75, 0], [0.75, 1]]
+
+
+def test_statistics_of_the_target_are_those_of_all_batches(two: list[dict[str, Any]]) -> None:
+    for one in two:
+        assert one["refreshed"] == pytest.approx([6.0, 6.0], rel=1e-4)
 
 
 def test_a_step_of_two_is_the_step_of_one(two: list[dict[str, Any]]) -> None:
@@ -225,7 +265,7 @@ def test_the_end_of_another_process_is_a_line() -> None:
 
 # Whole runs, as a user starts them.
 
-TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 10}
+TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "iterations": 1}
 
 
 def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subprocess.Popen[str]:
@@ -270,10 +310,11 @@ def test_a_backbone_is_trained_by_both_stopped_and_gone_on_with(
         train(tiny.job(one, workers=1, **TUNED), reporter)
 
     stopped = torchrun(tiny, two, **TUNED)
-    until_there(two / "checkpoints" / "round-0000.pt", stopped)
+    until(lambda: '"during": 1' in metrics_of(two), stopped)
     stopped.send_signal(signal.SIGTERM)
     assert "stopped; --resume goes on" in stopped.communicate(timeout=LONGEST_SECONDS)[1]
     assert stopped.returncode != 0
+    assert (two / "checkpoints" / PAUSED).exists()
 
     finished(torchrun(tiny, two, "--resume", **TUNED))
     inspect = [sys.executable, "-m", "scda.adapt", "inspect", str(two / "bundle"), "--verify"]
@@ -287,9 +328,14 @@ def test_a_backbone_is_trained_by_both_stopped_and_gone_on_with(
     assert sum(alike) >= 90
 
 
-def until_there(path: Path, run: subprocess.Popen[str]) -> None:
+def metrics_of(run: Path) -> str:
+    path = RunFolder(run).metrics
+    return path.read_text() if path.exists() else ""
+
+
+def until(happened: Callable[[], bool], run: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    while not path.exists():
+    while not happened():
         assert run.poll() is None, run.communicate()
-        assert time.monotonic() < deadline, f"{path.name} does not appear"
-        time.sleep(0.1)
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

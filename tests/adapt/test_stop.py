@@ -45,6 +45,18 @@ def test_the_first_signal_waits_for_the_end(number: int, error: type[BaseExcepti
     assert asked == [False, True]
 
 
+def test_a_signal_that_comes_while_others_are_asked_is_heard_at_the_next_step() -> None:
+    def nobody_yet(noted: int) -> int:
+        if not noted:
+            send(signal.SIGTERM)
+        return noted
+
+    heard = []
+    with pytest.raises(Terminated), Deferred(nobody_yet) as stop:
+        heard += [stop.heard(), stop.heard()]
+    assert heard == [False, True]
+
+
 @pytest.mark.parametrize(("number", "error"), SIGNALS)
 def test_the_second_signal_does_not_wait(number: int, error: type[BaseException]) -> None:
     steps = []
