@@ -166,7 +166,7 @@ def _extract(
         workers=job.config.workers or processes.cpus(),
         provider="cpu" if job.config.device == "cpu" else "auto",
         gpu=processes.index_here(),
-        threads=processes.cpus(),
+        lanes=processes.cpus(),
         on_progress=reporter.done,
     )
     return _put_together(found)

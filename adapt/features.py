@@ -1,12 +1,13 @@
 """Features of the frozen backbone: computed once by ONNX Runtime, kept by content.
 
 The cache is one SQLite file per backbone and preprocessing: two runs may write at once, and a
-killed one loses no more than the batch under way.
+killed one loses no more than the batches under way.
 """
 
 import hashlib
 import sqlite3
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -81,12 +82,6 @@ class FeatureCache:
         self._db.close()
 
 
-@dataclass
-class _Batch:
-    digests: list[str] = field(default_factory=list)
-    pixels: list[Pixels] = field(default_factory=list)
-
-
 def extract(
     paths: Sequence[Path],
     backbone: Backbone,
@@ -95,7 +90,7 @@ def extract(
     workers: int = 0,
     provider: str = "cpu",
     gpu: int = 0,
-    threads: int = 0,
+    lanes: int = 0,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Extracted:
     """Return the backbone's features of every usable image.
@@ -107,16 +102,19 @@ def extract(
         workers: Decoding threads; 0 takes the CPUs this process may use.
         provider: Of ONNX Runtime: `cpu`, or `auto` for a GPU where there is one.
         gpu: Which one.
-        threads: Of ONNX Runtime; 0 takes the CPUs this process may use.
+        lanes: Batches side by side on a CPU, one thread each; 0 takes the CPUs it may use.
         on_progress: Called with the number of files done.
 
     Raises:
         UsageError: If the cache cannot be used.
     """
     cache = FeatureCache(cache_folder, backbone)
+    lanes = lanes or usable_cpus()
+    load = partial(Session, provider=provider, gpu=gpu, threads=1)
     try:
-        network = _Network(backbone, partial(Session, provider=provider, gpu=gpu, threads=threads))
-        return _extract(paths, network, cache, workers or usable_cpus(), on_progress)
+        with ThreadPoolExecutor(lanes) as pool:
+            network = _Network(backbone, load, cache, pool, lanes)
+            return _extract(paths, network, workers or usable_cpus(), on_progress)
     except sqlite3.Error as error:
         raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
     finally:
@@ -124,46 +122,80 @@ def extract(
 
 
 def _extract(
-    paths: Sequence[Path],
-    network: "_Network",
-    cache: FeatureCache,
-    workers: int,
-    on_progress: Callable[[int], None],
+    paths: Sequence[Path], network: "_Network", workers: int, on_progress: Callable[[int], None]
 ) -> Extracted:
-    seen = cache.digests()
+    cache, backbone = network.cache, network.backbone
     found: dict[Path, str] = {}
     rejected: list[Rejected] = []
-    batch = _Batch()
-    backbone = network.backbone
-    for done, (path, image) in enumerate(_read_all(paths, backbone, seen, workers), 1):
-        if isinstance(image, Rejected):
-            rejected.append(image)
-        else:
-            found[path] = image.digest
-            if image.pixels is not None and image.digest not in batch.digests:
-                batch.digests.append(image.digest)
-                batch.pixels.append(image.pixels)
-        if len(batch.pixels) == BATCH or (done == len(paths) and batch.pixels):
-            cache.add(batch.digests, network.features(batch.pixels))
-            batch = _Batch()
-        on_progress(done)
+    try:
+        images = _read_all(paths, network, cache.digests(), workers)
+        for done, (path, image) in enumerate(images, 1):
+            if isinstance(image, Rejected):
+                rejected.append(image)
+            else:
+                found[path] = image.digest
+                network.add(image)
+            on_progress(done)
+        network.send()
+    finally:
+        network.keep()  # also of a run that is stopped
     rows = [cache.get(digest) for digest in found.values()]
     features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
     return Extracted(list(found), features, list(found.values()), rejected)
 
 
+@dataclass(frozen=True)
+class _Image:
+    digest: str
+    pixels: Pixels | None  # None where the cache has its features
+
+
+@dataclass
 class _Network:
-    """The backbone in ONNX Runtime, exported when the first image really needs it."""
+    """The backbone in ONNX Runtime, exported when the first image really needs it.
 
-    def __init__(self, backbone: Backbone, load: Callable[[Path], Session]) -> None:
-        self.backbone, self._load = backbone, load
-        self._session: Session | None = None
+    On a CPU a few batches run side by side, each on one thread: threads that share a batch wait
+    for each other.
+    """
 
-    def features(self, pixels: list[Pixels]) -> NDArray[np.float32]:
-        session = self._session = self._session or _open(self.backbone, self._load)
-        padding = [pixels[-1]] * (BATCH - len(pixels))
-        (features,) = session.run(np.stack(pixels + padding))
-        return features[: len(pixels)]
+    backbone: Backbone
+    load: Callable[[Path], Session]
+    cache: FeatureCache
+    pool: ThreadPoolExecutor
+    lanes: int
+    _session: Session | None = None
+    _batch: dict[str, Pixels] = field(default_factory=dict)  # by digest
+    _under_way: deque[tuple[list[str], Future[NDArray[np.float32]]]] = field(default_factory=deque)
+
+    def add(self, image: _Image) -> None:
+        """Put an image into the batch that is being filled, if the cache lacks it."""
+        if image.pixels is None:
+            return
+        self._batch[image.digest] = image.pixels
+        if len(self._batch) == BATCH:
+            self.send()
+
+    def send(self) -> None:
+        """Let the batch be computed, full or not, and return when there is room for another."""
+        if not self._batch:
+            return
+        session = self._session = self._session or _open(self.backbone, self.load)
+        sent = self.pool.submit(_features, session, list(self._batch.values()))
+        self._under_way.append((list(self._batch), sent))
+        self._batch = {}
+        self.keep(min(self.lanes, session.at_once))
+
+    def keep(self, most: int = 0) -> None:
+        """Keep what is computed in the cache, until no more than `most` batches are under way."""
+        while len(self._under_way) > most:
+            digests, features = self._under_way.popleft()
+            self.cache.add(digests, features.result())
+
+
+def _features(session: Session, pixels: list[Pixels]) -> NDArray[np.float32]:
+    padding = [pixels[-1]] * (BATCH - len(pixels))
+    (features,) = session.run(np.stack(pixels + padding))
+    return features[: len(pixels)]
 
 
 def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
@@ -174,23 +206,17 @@ def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
         return load(model)
 
 
-@dataclass(frozen=True)
-class _Image:
-    digest: str
-    pixels: Pixels | None  # None where the cache has its features
-
-
 def _read_all(
-    paths: Sequence[Path], backbone: Backbone, seen: set[str], workers: int
+    paths: Sequence[Path], network: _Network, seen: set[str], workers: int
 ) -> Iterator[tuple[Path, _Image | Rejected]]:
     """Yield every file in order, read ahead by a few batches and no more."""
     remaining = iter(paths)
     with ThreadPoolExecutor(workers) as pool:
 
         def submit(path: Path) -> tuple[Path, Future[_Image | Rejected]]:
-            return path, pool.submit(_read, path, backbone.preprocessing, seen)
+            return path, pool.submit(_read, path, network.backbone.preprocessing, seen)
 
-        ahead = [submit(path) for path in islice(remaining, 2 * BATCH)]
+        ahead = [submit(path) for path in islice(remaining, (1 + network.lanes) * BATCH)]
         while ahead:
             path, image = ahead.pop(0)
             ahead += [submit(following) for following in islice(remaining, 1)]

@@ -30,6 +30,8 @@ REALLY_OPEN = features._open
 class TorchSession:
     """Stands in for ONNX Runtime, whose export takes seconds."""
 
+    at_once = 2
+
     def __init__(self, backbone: Backbone) -> None:
         self.network, self.calls = PixelBackbone(backbone).eval(), 0
 
@@ -264,7 +266,7 @@ def test_progress_counts_every_file(images: list[Path], backbone: Backbone, tmp_
     assert seen == [1, 2, 3, 4]
 
 
-def test_a_killed_run_loses_no_more_than_the_batch_under_way(
+def test_a_stopped_run_loses_no_more_than_a_batch(
     images: list[Path], backbone: Backbone, tmp_path: Path
 ) -> None:
     def kill(done: int) -> None:
