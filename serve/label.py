@@ -11,7 +11,7 @@ from scda.models.predictor import Predictor
 from scda.serve.inputs import ALL, Choice, Inputs
 from scda.serve.journal import Job, done_before, kept, open_journal
 from scda.serve.listed import Listed, open_files
-from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
+from scda.serve.outputs import DEFAULTS, Options, check_outs, replaced, write_rows, written
 from scda.serve.pipeline import batches_at_work, in_order
 from scda.serve.rows import About, Row
 from scda.serve.summary import Summary, Tally
@@ -62,8 +62,7 @@ def label(
     """
     check_options(predictor, options)
     check_outs(outs, options, inputs)
-    outputs = written(outs, options)
-    with open_files(inputs, files_from, outputs, choice) as files:
+    with open_files(inputs, files_from, replaced(outs, options), choice) as files:
         total = sum(1 for _ in files)
         if not total:
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
@@ -72,7 +71,7 @@ def label(
         size = batch_size or _BATCH_SIZE[predictor.session.provider]
         job = _job(predictor, files, options, size)
         with (
-            open_journal(outputs, job, resume=resume) as journal,
+            open_journal(written(outs, options), job, resume=resume) as journal,
             batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
             write_rows(outs, about, options) as write,
         ):
@@ -90,7 +89,7 @@ def label(
             todo = in_order(start, ahead, waiting, batch_size=size)
             for rows in kept(journal, todo, features=options.embeddings is not None):
                 take(rows)
-        return Summary(
+        summary = Summary(
             **tally.counts(),
             hidden=hidden,
             resumed=resumed,
@@ -99,6 +98,9 @@ def label(
             model_id=about.model_id,
             names_version=about.names_version,
         )
+        if options.summary:
+            summary.write(options.summary)
+        return summary
 
 
 def _check_errors(errors: Counter[str], most: int | None) -> None:

@@ -19,7 +19,7 @@ from scda.serve.label import check_options
 from scda.serve.outputs import DEFAULTS, Options
 from scda.serve.parquet import ROW_GROUP, schema_of
 from scda.serve.ray_cluster import ray_cluster, wants_gpus
-from scda.serve.ray_places import checked_out, sources_of
+from scda.serve.ray_places import check_summary, checked_out, sources_of
 from scda.serve.ray_stages import Predict, Source, decode, list_files, packed
 from scda.serve.stored import is_uri, place
 from scda.serve.summary import Summary
@@ -50,7 +50,7 @@ def label_on_ray(
         inputs: Folders, files and patterns that all machines see; or URIs.
         outs: One folder or URI, new or empty. A folder appears at the end, whole; behind a URI
             `SUCCESS` appears last.
-        options: What rows say.
+        options: What rows say, and where the summary goes.
         choice: Which of the files are labelled.
         files_from: In place of inputs: a list of files or URIs.
         batch_size: Files per call of the model; None takes 32.
@@ -66,7 +66,9 @@ def label_on_ray(
     check_options(predictor, options)
     batch_size = batch_size or _BATCH_SIZE
     out = checked_out(outs, inputs)
-    sources = sources_of(inputs, files_from, choice)
+    check_summary(options.summary)
+    outputs = [options.summary] if options.summary else []
+    sources = sources_of(inputs, files_from, choice, outputs)
     hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
@@ -82,7 +84,7 @@ def label_on_ray(
             ray_remote_args={"num_cpus": 0},
         )
         labels, errors = _counts(folder)
-    return Summary(
+    summary = Summary(
         labels=dict(labels.most_common()),
         errors=dict(errors.most_common()),
         hidden=hidden,
@@ -91,6 +93,9 @@ def label_on_ray(
         model_id=predictor.manifest.id,
         names_version=predictor.names.version,
     )
+    if options.summary:
+        summary.write(options.summary)
+    return summary
 
 
 def _files(ray: ModuleType, sources: Sequence[Source], rows_a_block: int) -> Any:

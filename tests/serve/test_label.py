@@ -377,6 +377,20 @@ def test_the_summary_adds_up(predictor: Predictor, images: Path, tmp_path: Path)
     assert json.loads(json.dumps(summary)) == summary
 
 
+def test_a_summary_among_the_images_replaces_a_summary_only(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    outs = [str(tmp_path / "rows.csv")]
+    options = Options(summary=images / "summary.json")
+    first = label(predictor, [images], outs, options=options)
+    again = label(predictor, [images], outs, options=options)
+    assert first.num_files == again.num_files == 6
+    assert json.loads((images / "summary.json").read_text()) == again.to_json()
+    with pytest.raises(UsageError, match=r"b\.jpg: an output would replace a file"):
+        label(predictor, [images], outs, options=Options(summary=images / "b.jpg"))
+    assert (images / "b.jpg").read_bytes() == picture("blue")
+
+
 def test_processes_give_the_same_rows(predictor: Predictor, images: Path, tmp_path: Path) -> None:
     def written(workers: int) -> bytes:
         out = tmp_path / f"{workers}.csv"

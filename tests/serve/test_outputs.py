@@ -71,6 +71,15 @@ def test_an_output_that_cannot_be_is_named(
         check_outs(outs, DEFAULTS, [])
 
 
+def test_a_summary_is_an_output_as_any_other(tmp_path: Path) -> None:
+    options = Options(summary=tmp_path / "rows.jsonl")
+    with pytest.raises(UsageError, match="the same output twice"):
+        check_outs([str(tmp_path / "rows.jsonl")], options, [])
+    for place, found in ((tmp_path, "is a folder"), (tmp_path / "none" / "s", "no folder")):
+        with pytest.raises(UsageError, match=found):
+            check_outs(["-"], Options(summary=place), [])
+
+
 def test_features_go_to_npy_files_only(tmp_path: Path) -> None:
     check_outs([], Options(embeddings=tmp_path / "x.npy"), [])
     with pytest.raises(UsageError, match=r"x\.csv: unknown ending; want \.npy"):

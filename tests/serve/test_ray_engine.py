@@ -204,6 +204,9 @@ def test_the_command_uses_the_cluster_of_ray_address(
         ([], ["rows"], {"files_from": "-"}, "a file that every machine can read"),
         ([], ["rows"], {}, "want IMAGES or --files-from"),
         (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in/file"))}, "file: is there already"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: is there already, and"),
+        (["in"], ["rows"], {"options": Options(summary=Path("none/s"))}, "none/s: no folder none"),
     ],
 )
 def test_what_is_refused_before_ray_starts(
