@@ -113,7 +113,7 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
     Raises:
         UsageError: If one input lies inside another, or a pattern fits nothing.
     """
-    found = [path for root in roots for path in _expanded(root)]
+    found = expanded(roots)
     resolved = [path.resolve() for path in found]
     places, counts = set(resolved), Counter(resolved)
     for path, place in zip(found, resolved, strict=True):
@@ -122,8 +122,17 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
     return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
 
 
-def _expanded(root: Path) -> list[Path]:
-    """Return what a pattern fits, in sorted order; what is there as it is written is no pattern."""
+def expanded(roots: Sequence[Path]) -> list[Path]:
+    """Return inputs with what they fit, in sorted order, in place of patterns.
+
+    Raises:
+        UsageError: If a pattern fits nothing.
+    """
+    return [path for root in roots for path in _fitting(root)]
+
+
+def _fitting(root: Path) -> list[Path]:
+    """Return what a pattern fits; what is there as it is written is no pattern."""
     if root.exists() or not glob.has_magic(str(root)):
         return [root]
     found = sorted(glob.glob(str(root), recursive=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, UsageError
 from scda.models.predictor import Predictor
-from scda.serve.inputs import ALL, Choice, Inputs
+from scda.serve.inputs import ALL, Choice, Inputs, expanded
 from scda.serve.journal import Job, done_before, kept, open_journal
 from scda.serve.listed import Listed, open_files
 from scda.serve.outputs import DEFAULTS, Options, check_outs, replaced, write_rows, written
@@ -61,8 +61,9 @@ def label(
         DataError: If there is no file to label, or too many failed.
     """
     check_options(predictor, options)
-    check_outs(outs, options, inputs)
-    with open_files(inputs, files_from, replaced(outs, options), choice) as files:
+    found = expanded(inputs)
+    check_outs(outs, options, found)
+    with open_files(found, files_from, replaced(outs, options), choice) as files:
         total = sum(1 for _ in files)
         if not total:
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")

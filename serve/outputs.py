@@ -62,7 +62,7 @@ def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) ->
     Args:
         outs: As in `write_rows`.
         options: What else is written.
-        inputs: What is to be labelled.
+        inputs: What is to be labelled, patterns expanded.
 
     Raises:
         UsageError: If there is none, an ending is unknown, two are one, or a folder is missing or,

@@ -323,6 +323,14 @@ def test_files_are_sorted_as_their_rows_say(
     assert lines["zero.png"]["error_code"] == "empty"
 
 
+def test_files_are_not_sorted_into_what_a_pattern_fits(predictor: Predictor, images: Path) -> None:
+    (images / "sorted").mkdir()
+    options = Options(sort_into=images / "sorted" / "new")
+    with pytest.raises(UsageError, match=f"sorted/new: inside {images}/sorted; want a folder"):
+        label(predictor, [images / "*"], [], options=options)
+    assert list((images / "sorted").iterdir()) == []
+
+
 def test_files_of_several_inputs_are_found_again(
     predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
