@@ -76,8 +76,8 @@ class Inputs:
     def _all(self) -> Iterator[tuple[str, Path]]:
         only, choice = self._only_folder, self.choice
         for root in self.roots:
-            paths: Iterable[Path] = [root]
-            if not root.is_file():
+            paths: Iterable[Path] = [root]  # one that vanished since has a row, too
+            if root.is_dir():
                 paths = walk(root, recursive=choice.recursive, follow_links=choice.follow_links)
             for path in paths:
                 if not self._is_output(path):
@@ -111,9 +111,12 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
         choice: Which files of them are labelled.
 
     Raises:
-        UsageError: If one input lies inside another, or a pattern fits nothing.
+        UsageError: If one is not there, one lies inside another, or a pattern fits nothing.
     """
     found = expanded(roots)
+    for path in found:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
     resolved = [path.resolve() for path in found]
     places, counts = set(resolved), Counter(resolved)
     for path, place in zip(found, resolved, strict=True):

@@ -53,8 +53,16 @@ def test_a_pattern_in_place_of_a_path_is_expanded(folder: Path, tmp_path: Path) 
         find_inputs([folder / "a.*", folder / "*.jpg"], [])
 
 
+def test_a_file_that_a_pattern_fits_may_vanish(folder: Path) -> None:
+    found = find_inputs([folder / "*.*"], [])
+    (folder / "b.png").unlink()
+    assert [path.name for _, path in found] == ["a.jpg", "b.png"]  # a row with `unreadable`
+
+
 def test_many_single_files_are_checked_in_a_moment(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}" for number in range(20_000)]
+    for path in paths:
+        path.touch()
     assert len(find_inputs(paths, []).roots) == 20_000
 
 

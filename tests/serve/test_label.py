@@ -138,7 +138,7 @@ def test_a_folder_without_files_is_named(predictor: Predictor, tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_named(predictor: Predictor, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere: cannot read the folder: No such file"):
+    with pytest.raises(UsageError, match="nowhere: no such file or folder"):
         label(predictor, [tmp_path / "nowhere"], ["-"])
 
 

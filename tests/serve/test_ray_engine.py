@@ -197,7 +197,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
         (["in"], ["full/file"], {}, "full/file: is there already"),
         (["in"], ["in/rows"], {}, "in/rows: inside what is labelled"),
         (["in"], ["none/rows"], {}, "none/rows: no folder"),
-        (["none"], ["rows"], {}, "none: cannot read the folder"),
+        (["none"], ["rows"], {}, "none: no such file or folder"),
         (["in", "file:///in"], ["rows"], {}, "local paths and URIs together"),
         (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
         (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside what is labelled"),
