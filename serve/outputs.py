@@ -113,12 +113,13 @@ def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> 
 def _outputs(
     outs: Sequence[str], about: About, options: Options
 ) -> Iterator[AbstractContextManager[Write]]:
+    # They are closed last first: files are only left sorted where every other output stands.
+    if options.sort_into:
+        yield sort_files(options.sort_into, options.mode, about)
     for out in outs:
         yield _to_stdout(about) if out == STDOUT else _to_file(Path(out), FORMATS, about)
     if options.embeddings:
         yield _to_file(options.embeddings, EMBEDDINGS, about)
-    if options.sort_into:
-        yield sort_files(options.sort_into, options.mode, about)
 
 
 @contextmanager

@@ -111,6 +111,19 @@ def test_every_format_has_a_row_per_file(tmp_path: Path) -> None:
         assert path.read_bytes().startswith(HEADS), path
 
 
+def sort_and_fail_at_the_end(folder: Path) -> None:
+    options = Options(sort_into=folder / "sorted")
+    with write_rows([str(folder / "rows.csv")], ABOUT, options) as write:
+        write([BAD])
+        (folder / "rows.csv").mkdir()  # what cannot be replaced
+
+
+def test_an_error_at_the_end_takes_sorted_files_away(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"rows\.csv: cannot write: Is a directory"):
+        sort_and_fail_at_the_end(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
 def write_much(out: Path) -> None:
     with write_rows([str(out)], ABOUT) as write:
         write([GOOD] * 1000)
