@@ -32,9 +32,11 @@ def sources_of(
     if bool(inputs) == (files_from is not None):
         raise UsageError("want IMAGES or --files-from, one of them")
     sources: list[Source]
-    if files_from == STDIN:
-        raise UsageError("--files-from -: --engine ray wants a file that every machine can read")
     if files_from is not None:
+        if files_from == STDIN or not Path(files_from).is_file():
+            raise UsageError(
+                f"--files-from {files_from}: --engine ray wants a file that every machine can read"
+            )
         sources = [ListFile(str(Path(files_from).absolute()), choice)]
     elif all(map(is_uri, inputs)):
         _check_apart(inputs)

@@ -1,6 +1,7 @@
 import io
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,6 +88,14 @@ def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) ->
     with open_files([], "-", [], Choice()) as files:
         assert [name for name, _ in files] == ["a", "b"]
         assert [name for name, _ in files] == ["a", "b"]
+
+
+def test_a_list_may_come_from_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_bytes, b"a\0b\nb\0")
+        assert listed(pipe) == ["a", "b\nb"]
 
 
 def test_every_name_of_a_list_has_a_row(

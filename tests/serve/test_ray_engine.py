@@ -202,6 +202,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
         (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
         (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside what is labelled"),
         ([], ["rows"], {"files_from": "-"}, "a file that every machine can read"),
+        ([], ["rows"], {"files_from": "/dev/null"}, "a file that every machine can read"),
         ([], ["rows"], {}, "want IMAGES or --files-from"),
         (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
         (["in"], ["rows"], {"options": Options(summary=Path("in/file"))}, "file: is there already"),
