@@ -61,7 +61,7 @@ def label(
         DataError: If there is no file to label, or too many failed.
     """
     check_options(predictor, options)
-    found = expanded(inputs)
+    found = expanded(inputs, choice)
     check_outs(outs, options, found)
     with open_files(found, files_from, replaced(outs, options), choice) as files:
         total = sum(1 for _ in files)

@@ -54,6 +54,27 @@ def test_a_pattern_in_place_of_a_path_is_expanded(folder: Path, tmp_path: Path) 
         find_inputs([folder / "a.*", folder / "*.jpg"], [])
 
 
+def test_a_pattern_goes_where_a_folder_does(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "x.jpg").write_bytes(picture("red"))
+    for name, place in {
+        "link": tmp_path / "far",
+        "loop": folder,
+        "c.jpg": folder / "a.jpg",
+        "nowhere.jpg": folder / "none",
+    }.items():
+        (folder / name).symlink_to(place)
+    os.mkfifo(folder / "pipe.jpg")
+    whole = [path for _, path in find_inputs([folder], [])]
+    for patterns in (["**/*.*"], ["*.*", "*/*.*", "deep/*/*"], ["*"]):
+        found = find_inputs([folder / pattern for pattern in patterns], [])
+        assert sorted(path for _, path in found) == sorted(whole)
+    followed = find_inputs([folder / "l*k/*"], [], Choice(follow_links=True))
+    assert [path for _, path in followed] == [folder / "link" / "x.jpg"]
+    named = find_inputs([folder / "link" / "*"], [])  # asked for by name
+    assert [path for _, path in named] == [folder / "link" / "x.jpg"]
+
+
 def test_a_file_that_a_pattern_fits_may_vanish(folder: Path) -> None:
     found = find_inputs([folder / "*.*"], [])
     (folder / "b.png").unlink()
