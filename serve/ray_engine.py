@@ -75,8 +75,10 @@ def label_on_ray(
         gpus = wants_gpus(ray, provider)
         files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
         rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
+        system, path = place(folder)
         rows.write_parquet(
-            folder,
+            path,
+            filesystem=system,  # of a URI alone, Ray would take %xx, ? and # for more than a name
             min_rows_per_file=_ROWS_A_PART,
             row_group_size=ROW_GROUP,
             schema=schema_of(predictor.manifest.id, predictor.names.version),

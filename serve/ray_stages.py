@@ -56,11 +56,11 @@ def list_files(
     Args:
         batch: Which of the sources, as `item`.
         sources: All of them.
-        here: The folder that local paths are relative to.
+        here: The folder that local paths are relative to; if none is, it may not be there.
     """
     for number in batch["item"]:
         source = sources[number]
-        with chdir("/" if isinstance(source, Stored) else here):
+        with chdir(here if _is_relative(source) else "/"):
             files = iter(source)
             while chunk := list(islice(files, _CHUNK)):
                 names = [os.fsencode(name) for name, _ in chunk]
@@ -139,6 +139,11 @@ def _prepared(file: str, preprocessing: Preprocessing) -> Prepared:
         return preprocessing.apply(read_image(read_stored(file)))
     except ImageError as error:
         return error
+
+
+def _is_relative(source: Source) -> bool:
+    roots = source.roots if isinstance(source, Inputs) else ()
+    return not all(root.is_absolute() for root in roots)
 
 
 def _absolute(file: str, here: str) -> str:

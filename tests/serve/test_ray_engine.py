@@ -18,11 +18,12 @@ from pyarrow.dataset import dataset
 
 from scda.models.errors import DataError, ScdaError, UsageError
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.inputs import Choice
+from scda.serve.inputs import ALL, Choice, find_inputs
 from scda.serve.label import label
 from scda.serve.outputs import Options
 from scda.serve.ray_cluster import ray_cluster, wants_gpus
 from scda.serve.ray_engine import SUCCESS, label_on_ray
+from scda.serve.ray_stages import ListFile, list_files
 from tests.bundles import RGB, picture
 
 DISCOVERED = ("discovered-000", "discovered-001")
@@ -86,7 +87,7 @@ def test_rows_schema_and_summary_are_those_of_the_local_engine(
 
 @pytest.mark.usefixtures("cluster")
 def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "far" / "rows"
+    out = tmp_path / "far" / "1%20?x=#y" / "rows"  # no part of it is quoted
     uris = [f"file://{photos}/sub", f"file://{photos}/text", f"file://{photos}/none.jpg"]
     label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*/3?.jpg",)))
     said = {row["path"]: row["error_code"] for row in dataset(out).to_table().to_pylist()}
@@ -109,6 +110,16 @@ def test_options_and_relative_inputs_mean_the_same(
     local = local_rows(predictor, tmp_path / "local.parquet", *paths, options=options)
     assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
     assert {row["review"] for row in rows(local)} == {True, False, None}
+
+
+def test_a_machine_need_not_have_the_driver_s_folder(photos: Path) -> None:
+    names = photos.parent / "names"
+    names.write_text("a.jpg\n/b.jpg\n")
+    sources = [find_inputs([photos / "sub"], []), ListFile(str(names), ALL)]
+    tables = list_files({"item": [0, 1]}, sources, "/none")
+    found = [file for table in tables for file in table["file"].to_pylist()]
+    assert found[:40] == [os.fsencode(photos / "sub" / f"{i:02d}.jpg") for i in range(40)]
+    assert found[40:] == [b"/none/a.jpg", b"/b.jpg"]
 
 
 def readers(pipe: Path) -> list[int]:
