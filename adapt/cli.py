@@ -246,7 +246,6 @@ def label(
         for name in (name for name, given in refused.items() if given):
             raise UsageError(f"{name} is not for --engine ray; leave it out")
     from scda.adapt.progress import Reporter
-    from scda.models.files import write_atomically
     from scda.serve.inputs import Choice
     from scda.serve.label import label as label_images
     from scda.serve.outputs import DEFAULTS, Options
@@ -256,13 +255,12 @@ def label(
     options = Options(
         embeddings=embeddings,
         sort_into=sort_into,
+        summary=summary_file,
         mode=mode,
         image_root=DEFAULTS.image_root if image_root is None else image_root,
         top=top,
         min_confidence=min_confidence,
     )
-    if summary_file and not summary_file.parent.is_dir():
-        raise UsageError(f"{summary_file}: no folder {summary_file.parent}; want one that exists")
     choice = Choice(
         recursive=recursive,
         follow_links=follow_symlinks,
@@ -304,8 +302,6 @@ def label(
                     done, total, note=pace.note(done, failed)
                 ),
             )
-    if summary_file:
-        write_atomically(summary_file, json.dumps(summary.to_json(), indent=1) + "\n")
     for line in summary.lines():
         reporter.say(line)
     if summary.num_failed:

@@ -12,6 +12,7 @@ from scda.adapt.stop import Terminated
 from scda.models.errors import ScdaError, UsageError
 
 _INTERRUPTED = 128 + signal.SIGINT
+_AGAIN = "--resume goes on with the same command (train, label)"
 
 
 def run(app: typer.Typer) -> NoReturn:
@@ -27,9 +28,9 @@ def run(app: typer.Typer) -> NoReturn:
         said = error.format_message()  # nothing where the help was shown instead
         code = _fail(UsageError.exit_code, said) if said else UsageError.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail(_INTERRUPTED, "interrupted; --resume goes on with a training run")
+        code = _fail(_INTERRUPTED, f"interrupted; {_AGAIN}")
     except Terminated:
-        code = _fail(128 + signal.SIGTERM, "stopped; --resume goes on with a training run")
+        code = _fail(128 + signal.SIGTERM, f"stopped; {_AGAIN}")
     except OSError as error:  # a full disk, a read-only folder
         code = _fail(UsageError.exit_code, f"{error.filename or 'output'}: {error.strerror}")
     except Exception as error:  # the outermost shell: whatever arrives here is a bug

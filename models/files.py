@@ -1,5 +1,6 @@
 """Files that are whole or absent, and the images under a folder."""
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -128,6 +129,7 @@ def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.name}.")
     file = os.fdopen(handle, "wb")
     try:
+        locked(file)  # whoever clears up after a killed process leaves it alone
         yield file
         with errors_named(path):
             file.flush()
@@ -140,6 +142,17 @@ def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
             file.close()
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def locked(file: BinaryIO) -> bool:
+    """Take a file for this process until it is closed; return whether no other one has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: work goes on without
+        pass
+    return True
 
 
 @contextmanager

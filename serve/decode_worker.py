@@ -1,8 +1,8 @@
 """A process that reads and prepares images for another: `python -m scda.serve.decode_worker`.
 
-Standard input has a JSON list of paths on each line. The answer to one is a line with a list of
-`null`, or `[code, message]` for a bad file, and behind it the bytes of the good ones' pixels. It
-ends with its input, and so with the process that asks, however that one ends.
+Standard input has a JSON list of paths or URIs on each line. The answer to one is a line with a
+list of `null`, or `[code, message]` for a bad file, and behind it the bytes of the good ones'
+pixels. It ends with its input, and so with the process that asks, however that one ends.
 """
 
 import json
@@ -14,15 +14,26 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from PIL import Image
+
 from scda.models.errors import ImageError
-from scda.models.images import read_file
+from scda.models.images import read_file, read_image
 from scda.models.preprocess import Preprocessing
 from scda.serve.prepared import Prepared, prepare
 
 
-def prepare_files(preprocessing: Preprocessing, paths: Sequence[Path]) -> list[Prepared]:
+def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
     """Return the pixels of each file, in order, or why there are none."""
-    return [prepare(preprocessing.apply, partial(read_file, path)) for path in paths]
+    return [prepare(preprocessing.apply, partial(_read, str(file))) for file in files]
+
+
+def _read(file: str) -> Image.Image:
+    if "://" not in file:
+        return read_file(Path(file))
+    # Here: it takes longer to import than all the rest.
+    from scda.serve.stored import read_stored
+
+    return read_image(read_stored(file))
 
 
 def main() -> None:
@@ -33,7 +44,7 @@ def main() -> None:
     answers = _only_for_answers(sys.stdout.fileno())
     preprocessing = Preprocessing.from_json(json.loads(sys.argv[1]))
     for line in sys.stdin.buffer:
-        _answer(answers, prepare_files(preprocessing, [Path(path) for path in json.loads(line)]))
+        _answer(answers, prepare_files(preprocessing, json.loads(line)))
 
 
 def _only_for_answers(stdout: int) -> BinaryIO:

@@ -72,25 +72,25 @@ class Decoder:
         """End the process; it holds nothing that would be lost."""
         _end(self._process)
 
-    def prepare(self, paths: Sequence[Path]) -> list[Prepared]:
-        """Return the pixels of each file, in order, or why there are none.
+    def prepare(self, files: Sequence[Path | str]) -> list[Prepared]:
+        """Return the pixels of each file or URI, in order, or why there are none.
 
         Raises:
             DataError: If no process can be started.
         """
         try:
-            return self._ask(paths)
+            return self._ask(files)
         except (OSError, EOFError, ValueError):  # ValueError: it was ended, as none could start
             code = self._restart()
-        if len(paths) == 1:
+        if len(files) == 1:
             return [ImageError("cannot_decode", f"it ended the decoding process ({code})")]
-        return [prepared for path in paths for prepared in self.prepare([path])]
+        return [prepared for file in files for prepared in self.prepare([file])]
 
-    def _ask(self, paths: Sequence[Path]) -> list[Prepared]:
+    def _ask(self, files: Sequence[Path | str]) -> list[Prepared]:
         to, answers = self._process.stdin, self._process.stdout
         assert to
         assert answers
-        to.write(json.dumps([str(path) for path in paths]).encode() + b"\n")
+        to.write(json.dumps([str(file) for file in files]).encode() + b"\n")
         to.flush()
         line = answers.readline()
         if not line.endswith(b"\n"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from scda.serve import embeddings, fiftyone, labelstudio, lines, parquet
+from scda.serve import embeddings, fiftyone, labelstudio, lines, parquet, summary
 from scda.serve.rows import About, Write
 
 
@@ -39,7 +39,8 @@ FORMATS = {
 }
 EMBEDDINGS = {".npy": Format(embeddings.write_npy, embeddings.HEAD)}
 _ALL = (*FORMATS.values(), *EMBEDDINGS.values())
-HEADS = tuple(head for one in _ALL for head in (one.head, one.beside_head) if head)
+_heads = (head for one in _ALL for head in (one.head, one.beside_head) if head)
+HEADS = (*_heads, summary.HEAD)
 
 
 def ending(path: Path, formats: Mapping[str, Format]) -> str | None:

@@ -76,8 +76,8 @@ class Inputs:
     def _all(self) -> Iterator[tuple[str, Path]]:
         only, choice = self._only_folder, self.choice
         for root in self.roots:
-            paths: Iterable[Path] = [root]
-            if not root.is_file():
+            paths: Iterable[Path] = [root]  # one that vanished since has a row, too
+            if root.is_dir():
                 paths = walk(root, recursive=choice.recursive, follow_links=choice.follow_links)
             for path in paths:
                 if not self._is_output(path):
@@ -111,10 +111,13 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
         choice: Which files of them are labelled.
 
     Raises:
-        UsageError: If one input lies inside another, or a pattern fits nothing.
+        UsageError: If one is not there, one lies inside another, or a pattern fits nothing.
     """
-    found = [path for root in roots for path in _expanded(root)]
-    resolved = [path.resolve() for path in found]
+    found = expanded(roots, choice)
+    for path in found:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
+    resolved = [_place(path) for path in found]
     places, counts = set(resolved), Counter(resolved)
     for path, place in zip(found, resolved, strict=True):
         if counts[place] > 1 or not places.isdisjoint(place.parents):
@@ -122,11 +125,40 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
     return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
 
 
-def _expanded(root: Path) -> list[Path]:
-    """Return what a pattern fits, in sorted order; what is there as it is written is no pattern."""
+def expanded(roots: Sequence[Path], choice: Choice = ALL) -> list[Path]:
+    """Return inputs with what they fit, in sorted order, in place of patterns.
+
+    As under a folder, what is neither file nor folder is left out, and so are linked folders and
+    what is behind them, unless links shall be followed.
+
+    Raises:
+        UsageError: If a pattern fits nothing.
+    """
+    return [path for root in roots for path in _fitting(root, follow_links=choice.follow_links)]
+
+
+def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
+    """Return what a pattern fits; what is there as it is written is no pattern."""
     if root.exists() or not glob.has_magic(str(root)):
         return [root]
-    found = sorted(glob.glob(str(root), recursive=True))
+    fixed = next(n for n, part in enumerate(root.parts) if glob.has_magic(part))
+    found = [
+        path
+        for path in map(Path, sorted(glob.glob(str(root), recursive=True)))
+        if (path.is_file() or path.is_dir()) and (follow_links or not _is_linked(path, fixed))
+    ]
     if not found:
         raise UsageError(f"{root}: fits no file and no folder")
-    return [Path(path) for path in found]
+    return found
+
+
+def _is_linked(path: Path, fixed: int) -> bool:
+    """Return whether one of a path's folders is a link, its first `fixed` parts left out."""
+    ends = range(fixed + 1, len(path.parts) + 1)
+    folders = (Path(*path.parts[:end]) for end in ends)
+    return any(folder.is_symlink() and folder.is_dir() for folder in folders)
+
+
+def _place(path: Path) -> Path:
+    """Return where an input is; a link to a file is a file of its own, as it is under a folder."""
+    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name

@@ -7,8 +7,9 @@ from it, so that each ends as if nothing had happened; it goes away when they st
 import base64
 import glob
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import TEMPORARY, errors_named
+from scda.models.files import TEMPORARY, errors_named, locked
 from scda.models.predictor import Prediction
 from scda.serve.rows import Row
 
@@ -61,7 +62,8 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
         resume: Whether to go on with what an earlier try did; else it is forgotten.
 
     Raises:
-        UsageError: If a resumed job is another one, or there is no file to keep a journal beside.
+        UsageError: If a resumed job is another one, there is no file to keep a journal beside, or
+            another process is at work on it.
     """
     if not outputs:
         if resume:
@@ -69,14 +71,13 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
         yield None
         return
     path = journal_path(outputs[0])
-    with errors_named(path):
-        file = path.open("r+b" if resume and path.exists() else "w+b")
-    with file:
+    with _opened(path) as file:
+        if not resume:
+            file.truncate()
         _settle_job(path, file, job)
-        if resume:
-            _remove_left_behind(outputs)
+        _remove_left_behind(outputs)
         yield Journal(path, file)
-    path.unlink()
+        path.unlink()  # before the lock goes: nobody else's can be removed
 
 
 def done_before(journal: Journal | None, files: Iterator[tuple[str, Path]]) -> Iterator[list[Row]]:
@@ -109,6 +110,19 @@ def journal_path(output: Path) -> Path:
     return output.with_name(f".{output.name}.journal")
 
 
+def _opened(path: Path) -> BinaryIO:
+    """Return the file of a journal, which no other process has."""
+    with errors_named(path):
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+    if not locked(file):
+        file.close()
+        raise UsageError(f"{path}: another labelling is at work on it; wait, or give another --out")
+    if os.fstat(file.fileno()).st_nlink:
+        return file
+    file.close()  # the other labelling ended this very moment, and took its journal away
+    return _opened(path)
+
+
 def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
     before = _parsed(file.readline())
     if before is None:  # a new file, or one whose first line was cut off
@@ -129,9 +143,12 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
 
 def _remove_left_behind(outputs: Sequence[Path]) -> None:
     """Remove the unfinished outputs of a killed try: they are made anew."""
+    random = "?" * 8  # what `mkstemp` adds; more belongs to an output with a longer name
     for output in outputs:
-        for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.*"):
-            stale.unlink(missing_ok=True)
+        for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.{random}"):
+            with suppress(OSError), stale.open("rb") as file:
+                if locked(file):
+                    stale.unlink()
 
 
 def _parsed(line: bytes) -> Any:

@@ -8,10 +8,10 @@ from pathlib import Path
 from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, UsageError
 from scda.models.predictor import Predictor
-from scda.serve.inputs import ALL, Choice, Inputs
+from scda.serve.inputs import ALL, Choice, Inputs, expanded
 from scda.serve.journal import Job, done_before, kept, open_journal
 from scda.serve.listed import Listed, open_files
-from scda.serve.outputs import DEFAULTS, Options, check_outs, write_rows, written
+from scda.serve.outputs import DEFAULTS, Options, check_outs, replaced, write_rows, written
 from scda.serve.pipeline import batches_at_work, in_order
 from scda.serve.rows import About, Row
 from scda.serve.summary import Summary, Tally
@@ -61,9 +61,9 @@ def label(
         DataError: If there is no file to label, or too many failed.
     """
     check_options(predictor, options)
-    check_outs(outs, options, inputs)
-    outputs = written(outs, options)
-    with open_files(inputs, files_from, outputs, choice) as files:
+    found = expanded(inputs, choice)
+    check_outs(outs, options, found)
+    with open_files(found, files_from, replaced(outs, options), choice) as files:
         total = sum(1 for _ in files)
         if not total:
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
@@ -72,7 +72,7 @@ def label(
         size = batch_size or _BATCH_SIZE[predictor.session.provider]
         job = _job(predictor, files, options, size)
         with (
-            open_journal(outputs, job, resume=resume) as journal,
+            open_journal(written(outs, options), job, resume=resume) as journal,
             batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
             write_rows(outs, about, options) as write,
         ):
@@ -90,7 +90,7 @@ def label(
             todo = in_order(start, ahead, waiting, batch_size=size)
             for rows in kept(journal, todo, features=options.embeddings is not None):
                 take(rows)
-        return Summary(
+        summary = Summary(
             **tally.counts(),
             hidden=hidden,
             resumed=resumed,
@@ -99,6 +99,9 @@ def label(
             model_id=about.model_id,
             names_version=about.names_version,
         )
+        if options.summary:
+            summary.write(options.summary)
+        return summary
 
 
 def _check_errors(errors: Counter[str], most: int | None) -> None:

@@ -4,6 +4,7 @@ Source: https://labelstud.io/guide/predictions and https://labelstud.io/tags/cho
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from xml.etree import ElementTree
 from scda.models.errors import ImageError
 from scda.models.files import printable
 from scda.models.predictor import Prediction
-from scda.serve.rows import About, Row, Write, file_bytes
+from scda.serve.rows import About, Row, Write
 
 HEAD = b'[\n{"data": '
 CONFIG_HEAD = b"<View>"
@@ -65,7 +66,7 @@ def image_reference(path: str, image_root: str) -> str:
     not: there, Label Studio takes the text for the object's key.
     """
     plain = urlsplit(image_root).scheme not in ("", "http", "https")
-    end = printable(path) if plain else quote_from_bytes(file_bytes(path), safe="/")
+    end = printable(path) if plain else quote_from_bytes(os.fsencode(path), safe="/")
     return image_root + ("" if image_root.endswith(("/", "=")) else "/") + end.lstrip("/")
 
 

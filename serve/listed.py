@@ -5,7 +5,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -86,7 +86,7 @@ def open_list(source: str, outputs: Iterable[Path], choice: Choice = ALL) -> Ite
     """Give the files that a list names.
 
     Args:
-        source: A file, or `-` for standard input; names on lines, or ended by NUL bytes as
+        source: A file or pipe, or `-` for standard input; names on lines, or ended by NUL bytes as
             `find -print0` writes them.
         outputs: Files that will be written.
         choice: Which of the names are labelled.
@@ -95,14 +95,13 @@ def open_list(source: str, outputs: Iterable[Path], choice: Choice = ALL) -> Ite
         UsageError: If the list cannot be read.
     """
     places = frozenset(path.resolve() for path in outputs)
-    if source != STDIN:
+    with ExitStack() as stack:
         try:
-            file = open(source, "rb")  # noqa: SIM115
+            file = sys.stdin.buffer if source == STDIN else stack.enter_context(open(source, "rb"))
         except OSError as error:
             raise UsageError(f"{source}: cannot read the list: {error.strerror}") from None
-        with file:
-            yield Listed(file, places, choice)
-        return
-    with tempfile.TemporaryFile() as copy:  # it is read twice: counted, then labelled
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        yield Listed(copy, places, choice)
+        if source == STDIN or not file.seekable():  # it is read twice: counted, then labelled
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(file, copy)
+            file = copy
+        yield Listed(file, places, choice)

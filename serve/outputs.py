@@ -24,6 +24,7 @@ class Options:
 
     embeddings: Path | None = None  # a file ending in .npy
     sort_into: Path | None = None  # a new or empty folder
+    summary: Path | None = None  # a file for what was done, as JSON
     mode: str = "copy"  # how a file gets there: copy, hardlink or symlink
     image_root: str = LOCAL_FILES  # what an annotation tool puts before a row's path
     top: int | None = None  # entries of `top`; five, or as many as there are classes
@@ -61,7 +62,7 @@ def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) ->
     Args:
         outs: As in `write_rows`.
         options: What else is written.
-        inputs: What is to be labelled.
+        inputs: What is to be labelled, patterns expanded.
 
     Raises:
         UsageError: If there is none, an ending is unknown, two are one, or a folder is missing or,
@@ -77,11 +78,11 @@ def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) ->
             _check_ending(Path(out), FORMATS, f", or {STDOUT} for CSV")
     if options.embeddings:
         _check_ending(options.embeddings, EMBEDDINGS)
-    for path in written(outs, options):
+    for path in replaced(outs, options):
         if path.is_dir() or not path.parent.is_dir():
             found = "is a folder" if path.is_dir() else f"no folder {path.parent}"
             raise UsageError(f"{path}: {found}; want a file name in a folder that exists")
-    files = [path.resolve() for path in written(outs, options)]
+    files = [path.resolve() for path in replaced(outs, options)]
     twice = [path for path, count in Counter(files).items() if count > 1]
     if twice or list(outs).count(STDOUT) > 1:
         raise UsageError(f"the same output twice: {twice[0] if twice else STDOUT}")
@@ -93,10 +94,15 @@ def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) ->
 
 
 def written(outs: Sequence[str], options: Options) -> list[Path]:
-    """Return every file that will be written, sorted ones left out."""
+    """Return every file that rows are written to, sorted ones left out."""
     files = [Path(out) for out in outs if out != STDOUT]
     beside = [path for file in files if (path := path_beside(file, FORMATS))]
     return [*files, *beside, *([options.embeddings] if options.embeddings else [])]
+
+
+def replaced(outs: Sequence[str], options: Options) -> list[Path]:
+    """Return every file that will not be what it was: those of rows, and the summary."""
+    return [*written(outs, options), *([options.summary] if options.summary else [])]
 
 
 def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> None:
@@ -107,12 +113,13 @@ def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> 
 def _outputs(
     outs: Sequence[str], about: About, options: Options
 ) -> Iterator[AbstractContextManager[Write]]:
+    # They are closed last first: files are only left sorted where every other output stands.
+    if options.sort_into:
+        yield sort_files(options.sort_into, options.mode, about)
     for out in outs:
         yield _to_stdout(about) if out == STDOUT else _to_file(Path(out), FORMATS, about)
     if options.embeddings:
         yield _to_file(options.embeddings, EMBEDDINGS, about)
-    if options.sort_into:
-        yield sort_files(options.sort_into, options.mode, about)
 
 
 @contextmanager

@@ -44,9 +44,9 @@ def schema_of(model_id: str, names_version: int) -> pa.Schema:
     return SCHEMA.with_metadata(metadata)
 
 
-def record_batch(rows: Sequence[Row], schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+def record_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     """Return rows as Arrow has them; names are made readable, as `printable` does."""
-    return pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=schema)
+    return pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=SCHEMA)
 
 
 @contextmanager

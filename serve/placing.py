@@ -35,6 +35,16 @@ def safe_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[s
     return {label: _free(safe_name(label), "", taken) for label in dict.fromkeys(labels)}
 
 
+def check_mode(mode: str) -> None:
+    """Refuse what is no way of putting a file somewhere.
+
+    Raises:
+        UsageError: If there is no such mode.
+    """
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
+
+
 class Placer:
     """Puts files into class folders under one root."""
 
@@ -44,8 +54,7 @@ class Placer:
         Raises:
             UsageError: If there is no such mode.
         """
-        if mode not in MODES:
-            raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
+        check_mode(mode)
         self._root, self._mode = root, mode
         self._taken: dict[str, dict[str, int]] = {}  # of each folder, the names in lower case
 

@@ -19,7 +19,7 @@ from scda.serve.label import check_options
 from scda.serve.outputs import DEFAULTS, Options
 from scda.serve.parquet import ROW_GROUP, schema_of
 from scda.serve.ray_cluster import ray_cluster, wants_gpus
-from scda.serve.ray_places import checked_out, sources_of
+from scda.serve.ray_places import check_summary, checked_out, sources_of
 from scda.serve.ray_stages import Predict, Source, decode, list_files, packed
 from scda.serve.stored import is_uri, place
 from scda.serve.summary import Summary
@@ -50,7 +50,7 @@ def label_on_ray(
         inputs: Folders, files and patterns that all machines see; or URIs.
         outs: One folder or URI, new or empty. A folder appears at the end, whole; behind a URI
             `SUCCESS` appears last.
-        options: What rows say.
+        options: What rows say, and where the summary goes.
         choice: Which of the files are labelled.
         files_from: In place of inputs: a list of files or URIs.
         batch_size: Files per call of the model; None takes 32.
@@ -66,15 +66,19 @@ def label_on_ray(
     check_options(predictor, options)
     batch_size = batch_size or _BATCH_SIZE
     out = checked_out(outs, inputs)
-    sources = sources_of(inputs, files_from, choice)
+    check_summary(options.summary)
+    outputs = [options.summary] if options.summary else []
+    sources = sources_of(inputs, files_from, choice, outputs)
     hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
         gpus = wants_gpus(ray, provider)
         files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
         rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
+        system, path = place(folder)
         rows.write_parquet(
-            folder,
+            path,
+            filesystem=system,  # of a URI alone, Ray would take %xx, ? and # for more than a name
             min_rows_per_file=_ROWS_A_PART,
             row_group_size=ROW_GROUP,
             schema=schema_of(predictor.manifest.id, predictor.names.version),
@@ -82,7 +86,7 @@ def label_on_ray(
             ray_remote_args={"num_cpus": 0},
         )
         labels, errors = _counts(folder)
-    return Summary(
+    summary = Summary(
         labels=dict(labels.most_common()),
         errors=dict(errors.most_common()),
         hidden=hidden,
@@ -91,6 +95,9 @@ def label_on_ray(
         model_id=predictor.manifest.id,
         names_version=predictor.names.version,
     )
+    if options.summary:
+        summary.write(options.summary)
+    return summary
 
 
 def _files(ray: ModuleType, sources: Sequence[Source], rows_a_block: int) -> Any:

@@ -14,9 +14,15 @@ from scda.serve.listed import STDIN
 from scda.serve.outputs import STDOUT
 from scda.serve.ray_stages import ListFile, Source
 from scda.serve.stored import Stored, is_uri, place
+from scda.serve.summary import HEAD
 
 
-def sources_of(inputs: Sequence[str], files_from: str | None, choice: Choice) -> list[Source]:
+def sources_of(
+    inputs: Sequence[str],
+    files_from: str | None,
+    choice: Choice,
+    outputs: Sequence[Path] = (),
+) -> list[Source]:
     """Return what lists the files, checked by a look at the first of each.
 
     Raises:
@@ -26,9 +32,11 @@ def sources_of(inputs: Sequence[str], files_from: str | None, choice: Choice) ->
     if bool(inputs) == (files_from is not None):
         raise UsageError("want IMAGES or --files-from, one of them")
     sources: list[Source]
-    if files_from == STDIN:
-        raise UsageError("--files-from -: --engine ray wants a file that every machine can read")
     if files_from is not None:
+        if files_from == STDIN or not Path(files_from).is_file():
+            raise UsageError(
+                f"--files-from {files_from}: --engine ray wants a file that every machine can read"
+            )
         sources = [ListFile(str(Path(files_from).absolute()), choice)]
     elif all(map(is_uri, inputs)):
         _check_apart(inputs)
@@ -36,7 +44,7 @@ def sources_of(inputs: Sequence[str], files_from: str | None, choice: Choice) ->
     elif any(map(is_uri, inputs)):
         raise UsageError("local paths and URIs together; want one kind in one labelling")
     else:
-        sources = [find_inputs([Path(name) for name in inputs], (), choice)]
+        sources = [find_inputs([Path(name) for name in inputs], outputs, choice)]
     if not any([next(iter(source), None) for source in sources]):  # noqa: C419 every one is read
         raise DataError(f"no file to label in {', '.join(inputs) or files_from}")
     return sources
@@ -68,6 +76,25 @@ def checked_out(outs: Sequence[str], inputs: Sequence[str]) -> str:
     if not is_uri(out) and not Path(path).parent.is_dir():
         raise UsageError(f"{out}: no folder {Path(path).parent}; want a folder in one that exists")
     return out
+
+
+def check_summary(path: Path | None) -> None:
+    """Refuse a summary that would replace something else: a list or storage may name any file.
+
+    Raises:
+        UsageError: If it is a folder, in none, or there is another file of its name.
+    """
+    if not path:
+        return
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: no folder {path.parent}; want one that exists")
+    if path.exists() and not (path.is_file() and _head(path) in (b"", HEAD)):
+        raise UsageError(f"{path}: is there already, and no summary; want a new file")
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(HEAD))
 
 
 def _is_full(system: Any, folder: str) -> bool:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from scda.models.errors import ImageError
-from scda.models.images import read_image
 from scda.models.predictor import load_predictor
 from scda.models.preprocess import Pixels, Preprocessing
+from scda.serve.decoders import Decoder
 from scda.serve.inputs import Choice, Inputs
 from scda.serve.listed import open_list
 from scda.serve.outputs import Options
 from scda.serve.parquet import record_batch
 from scda.serve.pipeline import rows_of
 from scda.serve.prepared import Prepared
-from scda.serve.stored import Stored, is_uri, read_stored
+from scda.serve.stored import Stored, is_uri
 
 _CHUNK = 1024  # files that a listing holds at a time
 _NAMES = pa.schema([("name", pa.binary()), ("file", pa.binary())])
@@ -56,11 +57,11 @@ def list_files(
     Args:
         batch: Which of the sources, as `item`.
         sources: All of them.
-        here: The folder that local paths are relative to.
+        here: The folder that local paths are relative to; if none is, it may not be there.
     """
     for number in batch["item"]:
         source = sources[number]
-        with chdir("/" if isinstance(source, Stored) else here):
+        with chdir(here if _is_relative(source) else "/"):
             files = iter(source)
             while chunk := list(islice(files, _CHUNK)):
                 names = [os.fsencode(name) for name, _ in chunk]
@@ -75,7 +76,7 @@ def decode(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
         batch: From `list_files`.
         preprocessing: Of the bundle.
     """
-    prepared = [_prepared(os.fsdecode(file), preprocessing) for file in batch["file"].to_pylist()]
+    prepared = _decoder(preprocessing).prepare(list(map(os.fsdecode, batch["file"].to_pylist())))
     bad = [given if isinstance(given, ImageError) else None for given in prepared]
     good = [None if isinstance(given, ImageError) else given.tobytes() for given in prepared]
     columns = {
@@ -134,11 +135,15 @@ def packed(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def _prepared(file: str, preprocessing: Preprocessing) -> Prepared:
-    try:
-        return preprocessing.apply(read_image(read_stored(file)))
-    except ImageError as error:
-        return error
+@cache  # one beside each process of Ray's that decodes; it ends with it
+def _decoder(preprocessing: Preprocessing) -> Decoder:
+    """Return a process to decode in: a file that kills it is a row, and not done again for ever."""
+    return Decoder(preprocessing)
+
+
+def _is_relative(source: Source) -> bool:
+    roots = source.roots if isinstance(source, Inputs) else ()
+    return not all(root.is_absolute() for root in roots)
 
 
 def _absolute(file: str, here: str) -> str:

@@ -3,7 +3,6 @@
 Every output is a function of these two: of an `About`, and of rows in order, a batch at a time.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +53,3 @@ class About:
 
 
 Write = Callable[[Sequence[Row]], None]
-
-
-def file_bytes(path: str) -> bytes:
-    """Return a row's path as the file system has it."""
-    return os.fsencode(path)

@@ -9,7 +9,7 @@ from scda.models.errors import ImageError, UsageError
 from scda.models.files import errors_named, file_written_atomically
 from scda.models.names import UNKNOWN
 from scda.serve.lines import csv_lines
-from scda.serve.placing import MODES, ONE_DISK, Placer, safe_names
+from scda.serve.placing import ONE_DISK, Placer, check_mode, safe_names
 from scda.serve.rows import About, Row, Write
 
 MANIFEST = "manifest.csv"
@@ -24,8 +24,7 @@ def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
         UsageError: If it holds something, lies in an input, cannot be made, or there is no such
             mode, or links would lead from one disk to another.
     """
-    if mode not in MODES:
-        raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
+    check_mode(mode)
     place = folder.resolve()
     for root in inputs:
         if root.resolve() in (place, *place.parents):
@@ -67,7 +66,6 @@ def sort_files(folder: Path, mode: str, about: About) -> Iterator[Write]:
                 lines = [sorter.place(row) for row in rows]
                 with errors_named(folder / MANIFEST):
                     file.write(csv_lines(lines))
-                    file.flush()
 
             yield write
     except BaseException:

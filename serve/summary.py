@@ -1,13 +1,18 @@
 """What a person is told when a labelling is done."""
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from scda.models.errors import ImageError
+from scda.models.files import errors_named, write_atomically
 from scda.serve.rows import Row
+
+HEAD = b'{\n "labels": {'  # how every summary begins
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,15 @@ class Summary:
             "failed": self.num_failed,
             "images_per_second": round(self.images_per_second, 2),
         }
+
+    def write(self, path: Path) -> None:
+        """Write the fields to a file.
+
+        Raises:
+            UsageError: If it cannot be written.
+        """
+        with errors_named(path):
+            write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def lines(self) -> list[str]:
         """Return the summary as a person reads it."""

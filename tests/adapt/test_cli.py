@@ -206,6 +206,20 @@ def test_label_says_how_fast_it_is_and_what_failed(
     assert re.search(r"labelling: 3 of 3, \d+\.\d/s, 1 failed .*━", shown), shown
 
 
+def test_a_labelling_that_is_stopped_says_how_to_go_on(
+    scda: Scda, bundle: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object, note: str) -> None:
+        raise KeyboardInterrupt
+
+    out = ("--out", tmp_path / "x.csv")
+    with monkeypatch.context() as patched:
+        patched.setattr("scda.adapt.progress.Reporter.done", stop)
+        message = "interrupted; --resume goes on with the same command (train, label)"
+        refused(scda("label", bundle, photos, *out), 130, message)
+    assert scda("label", bundle, photos, *out, "--resume").returncode == 0
+
+
 def test_label_ends_with_3_where_a_file_is_bad(
     scda: Scda, bundle: Path, photos: Path, tmp_path: Path
 ) -> None:

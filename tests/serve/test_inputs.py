@@ -1,6 +1,7 @@
 import io
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -53,8 +54,37 @@ def test_a_pattern_in_place_of_a_path_is_expanded(folder: Path, tmp_path: Path) 
         find_inputs([folder / "a.*", folder / "*.jpg"], [])
 
 
+def test_a_pattern_goes_where_a_folder_does(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "x.jpg").write_bytes(picture("red"))
+    for name, place in {
+        "link": tmp_path / "far",
+        "loop": folder,
+        "c.jpg": folder / "a.jpg",
+        "nowhere.jpg": folder / "none",
+    }.items():
+        (folder / name).symlink_to(place)
+    os.mkfifo(folder / "pipe.jpg")
+    whole = [path for _, path in find_inputs([folder], [])]
+    for patterns in (["**/*.*"], ["*.*", "*/*.*", "deep/*/*"], ["*"]):
+        found = find_inputs([folder / pattern for pattern in patterns], [])
+        assert sorted(path for _, path in found) == sorted(whole)
+    followed = find_inputs([folder / "l*k/*"], [], Choice(follow_links=True))
+    assert [path for _, path in followed] == [folder / "link" / "x.jpg"]
+    named = find_inputs([folder / "link" / "*"], [])  # asked for by name
+    assert [path for _, path in named] == [folder / "link" / "x.jpg"]
+
+
+def test_a_file_that_a_pattern_fits_may_vanish(folder: Path) -> None:
+    found = find_inputs([folder / "*.*"], [])
+    (folder / "b.png").unlink()
+    assert [path.name for _, path in found] == ["a.jpg", "b.png"]  # a row with `unreadable`
+
+
 def test_many_single_files_are_checked_in_a_moment(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}" for number in range(20_000)]
+    for path in paths:
+        path.touch()
     assert len(find_inputs(paths, []).roots) == 20_000
 
 
@@ -79,6 +109,14 @@ def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) ->
     with open_files([], "-", [], Choice()) as files:
         assert [name for name, _ in files] == ["a", "b"]
         assert [name for name, _ in files] == ["a", "b"]
+
+
+def test_a_list_may_come_from_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        pool.submit(pipe.write_bytes, b"a\0b\nb\0")
+        assert listed(pipe) == ["a", "b\nb"]
 
 
 def test_every_name_of_a_list_has_a_row(

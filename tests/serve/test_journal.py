@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from scda.models.errors import UsageError
+from scda.models.files import file_written_atomically
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.inputs import Choice
@@ -146,6 +147,39 @@ def test_files_that_came_after_what_is_done_are_labelled_as_well(
 def test_standard_output_cannot_be_resumed(predictor: Predictor, images: Path) -> None:
     with pytest.raises(UsageError, match="needs an output that is a file"):
         label(predictor, [images], ["-"], resume=True)
+
+
+def test_two_labellings_of_one_output_do_not_meet(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    whole, out = run(predictor, images, tmp_path / "whole"), tmp_path / "out"
+    refused = 0
+
+    def meet(done: int, total: int, failed: int) -> None:
+        nonlocal refused
+        for resume in (False, True):
+            with pytest.raises(UsageError, match="another labelling is at work on it; wait, or"):
+                run(predictor, images, out, resume=resume)
+            refused += 1
+
+    out.mkdir()
+    outs = [str(out / f"rows{ending}") for ending in ENDINGS]
+    options = Options(embeddings=out / "rows.npy", min_confidence=0.97)
+    label(predictor, [images], outs, options=options, batch_size=4, on_progress=meet)
+    assert refused == 2 * 8
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
+
+
+def test_only_what_a_killed_labelling_left_is_removed(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    left, others = tmp_path / ".scda-rows.csv.abcd1234", tmp_path / ".scda-rows.csv.jsonl.abcd1234"
+    for path in (left, others):
+        path.touch()
+    with file_written_atomically(tmp_path / "rows.csv"):  # of a labelling with another first output
+        label(predictor, [images], [str(tmp_path / "rows.csv")])
+        assert not left.exists()
+    assert others.exists()
 
 
 KILLED = """

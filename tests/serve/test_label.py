@@ -138,7 +138,7 @@ def test_a_folder_without_files_is_named(predictor: Predictor, tmp_path: Path) -
 
 
 def test_a_folder_that_is_not_there_is_named(predictor: Predictor, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nowhere: cannot read the folder: No such file"):
+    with pytest.raises(UsageError, match="nowhere: no such file or folder"):
         label(predictor, [tmp_path / "nowhere"], ["-"])
 
 
@@ -323,6 +323,14 @@ def test_files_are_sorted_as_their_rows_say(
     assert lines["zero.png"]["error_code"] == "empty"
 
 
+def test_files_are_not_sorted_into_what_a_pattern_fits(predictor: Predictor, images: Path) -> None:
+    (images / "sorted").mkdir()
+    options = Options(sort_into=images / "sorted" / "new")
+    with pytest.raises(UsageError, match=f"sorted/new: inside {images}/sorted; want a folder"):
+        label(predictor, [images / "*"], [], options=options)
+    assert list((images / "sorted").iterdir()) == []
+
+
 def test_files_of_several_inputs_are_found_again(
     predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,6 +383,20 @@ def test_the_summary_adds_up(predictor: Predictor, images: Path, tmp_path: Path)
     assert summary["hidden"] == 3
     assert summary["model_id"] == predictor.manifest.id
     assert json.loads(json.dumps(summary)) == summary
+
+
+def test_a_summary_among_the_images_replaces_a_summary_only(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    outs = [str(tmp_path / "rows.csv")]
+    options = Options(summary=images / "summary.json")
+    first = label(predictor, [images], outs, options=options)
+    again = label(predictor, [images], outs, options=options)
+    assert first.num_files == again.num_files == 6
+    assert json.loads((images / "summary.json").read_text()) == again.to_json()
+    with pytest.raises(UsageError, match=r"b\.jpg: an output would replace a file"):
+        label(predictor, [images], outs, options=Options(summary=images / "b.jpg"))
+    assert (images / "b.jpg").read_bytes() == picture("blue")
 
 
 def test_processes_give_the_same_rows(predictor: Predictor, images: Path, tmp_path: Path) -> None:

@@ -71,6 +71,15 @@ def test_an_output_that_cannot_be_is_named(
         check_outs(outs, DEFAULTS, [])
 
 
+def test_a_summary_is_an_output_as_any_other(tmp_path: Path) -> None:
+    options = Options(summary=tmp_path / "rows.jsonl")
+    with pytest.raises(UsageError, match="the same output twice"):
+        check_outs([str(tmp_path / "rows.jsonl")], options, [])
+    for place, found in ((tmp_path, "is a folder"), (tmp_path / "none" / "s", "no folder")):
+        with pytest.raises(UsageError, match=found):
+            check_outs(["-"], Options(summary=place), [])
+
+
 def test_features_go_to_npy_files_only(tmp_path: Path) -> None:
     check_outs([], Options(embeddings=tmp_path / "x.npy"), [])
     with pytest.raises(UsageError, match=r"x\.csv: unknown ending; want \.npy"):
@@ -100,6 +109,19 @@ def test_every_format_has_a_row_per_file(tmp_path: Path) -> None:
     assert len(np.load(tmp_path / "rows.npy")) == 2
     for path in written(list(map(str, outs)), options):
         assert path.read_bytes().startswith(HEADS), path
+
+
+def sort_and_fail_at_the_end(folder: Path) -> None:
+    options = Options(sort_into=folder / "sorted")
+    with write_rows([str(folder / "rows.csv")], ABOUT, options) as write:
+        write([BAD])
+        (folder / "rows.csv").mkdir()  # what cannot be replaced
+
+
+def test_an_error_at_the_end_takes_sorted_files_away(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"rows\.csv: cannot write: Is a directory"):
+        sort_and_fail_at_the_end(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 def write_much(out: Path) -> None:

@@ -4,9 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,12 +16,16 @@ from pyarrow.dataset import dataset
 
 from scda.models.errors import DataError, ScdaError, UsageError
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.inputs import Choice
+from scda.models.preprocess import Preprocessing
+from scda.serve import ray_engine
+from scda.serve.inputs import ALL, Choice, find_inputs
 from scda.serve.label import label
 from scda.serve.outputs import Options
 from scda.serve.ray_cluster import ray_cluster, wants_gpus
 from scda.serve.ray_engine import SUCCESS, label_on_ray
+from scda.serve.ray_stages import ListFile, Source, decode, list_files
 from tests.bundles import RGB, picture
+from tests.serve.test_decoders import DEADLY
 
 DISCOVERED = ("discovered-000", "discovered-001")
 # Ray's own, when it is imported and when it ends.
@@ -86,7 +88,7 @@ def test_rows_schema_and_summary_are_those_of_the_local_engine(
 
 @pytest.mark.usefixtures("cluster")
 def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
-    out = tmp_path / "far" / "rows"
+    out = tmp_path / "far" / "1%20?x=#y" / "rows"  # no part of it is quoted
     uris = [f"file://{photos}/sub", f"file://{photos}/text", f"file://{photos}/none.jpg"]
     label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*/3?.jpg",)))
     said = {row["path"]: row["error_code"] for row in dataset(out).to_table().to_pylist()}
@@ -111,46 +113,56 @@ def test_options_and_relative_inputs_mean_the_same(
     assert {row["review"] for row in rows(local)} == {True, False, None}
 
 
-def readers(pipe: Path) -> list[int]:
-    """Return the other processes that have a pipe open."""
-    found = []
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if link.readlink() == pipe and int(link.parts[2]) != os.getpid():
-                found.append(int(link.parts[2]))
-        except OSError:  # it ended
-            continue
-    return found
+def test_a_machine_need_not_have_the_driver_s_folder(photos: Path) -> None:
+    names = photos.parent / "names"
+    names.write_text("a.jpg\n/b.jpg\n")
+    sources: list[Source] = [find_inputs([photos / "sub"], []), ListFile(str(names), ALL)]
+    tables = list_files({"item": [0, 1]}, sources, "/none")
+    found = [file for table in tables for file in table["file"].to_pylist()]
+    assert found[:40] == [os.fsencode(photos / "sub" / f"{i:02d}.jpg") for i in range(40)]
+    assert found[40:] == [b"/none/a.jpg", b"/b.jpg"]
 
 
-def kill_the_first_reader(pipe: Path, data: bytes) -> None:
-    with pipe.open("wb"):  # waits for a reader
-        (actor,) = readers(pipe)
-        os.kill(actor, signal.SIGKILL)
-    while readers(pipe):
-        time.sleep(0.01)
-    with pipe.open("wb") as file:
-        file.write(data)
-
-
-@pytest.mark.slow  # when the file is read again is Ray's affair: seen to fail on a busy machine
 @pytest.mark.usefixtures("cluster")
-def test_a_killed_actor_loses_nothing(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
-    pipe, names = tmp_path / "pipe.jpg", tmp_path / "names"
-    os.mkfifo(pipe)
-    files = [*sorted((photos / "sub").iterdir()), pipe, photos / "gone.jpg"]
-    names.write_text("".join(f"{file}\n" for file in files))
-    with ThreadPoolExecutor() as pool:
-        killer = pool.submit(kill_the_first_reader, pipe, picture("red"))
-        summary = label_on_ray(
-            predictor, [], [str(tmp_path / "rows")], files_from=str(names), batch_size=4
-        )
-        killer.result()
+def test_a_killed_actor_loses_nothing(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+
+    def deadly_once(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return decode(batch, preprocessing)
+
+    monkeypatch.setattr(ray_engine, "decode", deadly_once)
+    label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")], batch_size=4)
+    assert killed.exists()
+    local = local_rows(predictor, tmp_path / "local.parquet", photos, batch_size=4)
+    assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_file_that_kills_what_decodes_it_is_a_row(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(DEADLY)
+    (tmp_path / "die.jpg").write_bytes(b"die")
+    names = tmp_path / "names"
+    names.write_text(f"{photos}/sub/00.jpg\n{tmp_path}/die.jpg\nfile://{photos}/sub/01.jpg\n")
+
+    def among_deadly_ones(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
+        more = filter(None, [os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *more])
+        return decode(batch, preprocessing)
+
+    monkeypatch.setattr(ray_engine, "decode", among_deadly_ones)
+    label_on_ray(predictor, [], [str(tmp_path / "rows")], files_from=str(names))
     said = {row["path"]: row for row in dataset(tmp_path / "rows").to_table().to_pylist()}
-    assert set(said) == set(map(str, files))
-    assert said[str(pipe)]["label"] == "red"
-    assert said[str(photos / "gone.jpg")]["error_code"] == "unreadable"
-    assert summary.num_files == len(files)
+    assert [row["error_code"] for _, row in sorted(said.items())].count(None) == 2
+    died = said[f"{tmp_path}/die.jpg"]
+    assert died["error_code"] == "cannot_decode"
+    assert died["error"] == f"it ended the decoding process ({-signal.SIGSEGV})"
 
 
 @pytest.mark.usefixtures("cluster")
@@ -197,13 +209,17 @@ def test_the_command_uses_the_cluster_of_ray_address(
         (["in"], ["full/file"], {}, "full/file: is there already"),
         (["in"], ["in/rows"], {}, "in/rows: inside what is labelled"),
         (["in"], ["none/rows"], {}, "none/rows: no folder"),
-        (["none"], ["rows"], {}, "none: cannot read the folder"),
+        (["none"], ["rows"], {}, "none: no such file or folder"),
         (["in", "file:///in"], ["rows"], {}, "local paths and URIs together"),
         (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
         (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside what is labelled"),
         ([], ["rows"], {"files_from": "-"}, "a file that every machine can read"),
+        ([], ["rows"], {"files_from": "/dev/null"}, "a file that every machine can read"),
         ([], ["rows"], {}, "want IMAGES or --files-from"),
         (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in/file"))}, "file: is there already"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: is there already, and"),
+        (["in"], ["rows"], {"options": Options(summary=Path("none/s"))}, "none/s: no folder none"),
     ],
 )
 def test_what_is_refused_before_ray_starts(
