@@ -66,7 +66,7 @@ def main() -> int:
     """Run the four contests; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--sample", type=int, default=160, help="images of a feature pass")
+    parser.add_argument("--sample", type=int, default=640, help="images of a feature pass")
     parser.add_argument("--steps", type=int, default=6, help="training steps of a turn")
     parser.add_argument("--turns", type=int, default=2)
     given = parser.parse_args()

@@ -4,7 +4,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -91,12 +91,19 @@ def _marked(entry: os.DirEntry[str], follow_links: bool) -> str:
     return entry.name if plain else ""
 
 
-def count_hidden(root: Path) -> int:
-    """Return how many hidden files and folders `walk` leaves out under `root`."""
+def count_hidden(root: Path, *, recursive: bool = True, ours: Collection[str] = ()) -> int:
+    """Return how many hidden files and folders `walk` leaves out under `root`.
+
+    Args:
+        root: A folder; those that it has links to are not looked into.
+        recursive: As in `walk`.
+        ours: Names that do not count, beside those of unfinished outputs.
+    """
     hidden = 0
     for _, folders, files in os.walk(root):
-        hidden += sum(is_hidden(name) for name in (*folders, *files))
-        folders[:] = [name for name in folders if not is_hidden(name)]
+        names = set(filter(is_hidden, (*folders, *files))).difference(ours)
+        hidden += sum(not name.startswith(TEMPORARY) for name in names)
+        folders[:] = [name for name in folders if recursive and not is_hidden(name)]
     return hidden
 
 

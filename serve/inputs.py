@@ -1,7 +1,6 @@
 """Which files a labelling takes, and the path that each one's row gets."""
 
 import glob
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.errors import UsageError
-from scda.models.files import count_hidden, is_hidden, walk
+from scda.models.files import count_hidden, walk
 from scda.serve.formats import HEADS
+from scda.serve.journal import journal_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +68,12 @@ class Inputs:
 
     def count_hidden(self) -> int:
         """Return how many hidden files and folders are passed over."""
-        folders = [root for root in self.roots if root.is_dir()]
-        if self.choice.recursive:
-            return sum(map(count_hidden, folders))
-        return sum(is_hidden(name) for folder in folders for name in os.listdir(folder))
+        journals = {journal_path(out).name for out in self.outputs}
+        return sum(
+            count_hidden(root, recursive=self.choice.recursive, ours=journals)
+            for root in self.roots
+            if root.is_dir()
+        )
 
     def _all(self) -> Iterator[tuple[str, Path]]:
         only, choice = self._only_folder, self.choice

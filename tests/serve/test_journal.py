@@ -15,7 +15,7 @@ from scda.models.errors import UsageError
 from scda.models.files import file_written_atomically
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Pixels
-from scda.serve.inputs import Choice
+from scda.serve.inputs import Choice, find_inputs
 from scda.serve.journal import journal_path
 from scda.serve.label import label
 from scda.serve.outputs import Options
@@ -80,6 +80,18 @@ def test_a_resumed_labelling_ends_as_if_it_had_not_been_stopped(
     resumed = run(predictor, images, tmp_path / "out", resume=True)
     assert resumed == whole  # the journal is gone, too
     assert sum(calls) <= 10  # what was done is not done again
+
+
+def test_what_a_stopped_labelling_left_is_not_counted_as_hidden(
+    predictor: Predictor, images: Path
+) -> None:
+    (images / ".hidden").touch()
+    (images / ".scda-rows.csv.abcd1234").touch()
+    stopped(predictor, images, images, 8)
+    for recursive in (True, False):
+        inputs = find_inputs([images], [images / "rows.csv"], Choice(recursive=recursive))
+        assert journal_path(images / "rows.csv").is_file()
+        assert inputs.count_hidden() == 1
 
 
 def test_a_line_cut_off_by_a_kill_is_done_again(
