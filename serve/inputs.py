@@ -120,9 +120,9 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
         if not path.exists():
             raise UsageError(f"{path}: no such file or folder")
     resolved = [_place(path) for path in found]
-    places, counts = set(resolved), Counter(resolved)
+    counts = Counter(resolved)
     for path, place in zip(found, resolved, strict=True):
-        if counts[place] > 1 or not places.isdisjoint(place.parents):
+        if counts[place] > 1 or not counts.keys().isdisjoint(place.parents):
             raise UsageError(f"{path}: inside another input; its files would be labelled twice")
     return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
 
