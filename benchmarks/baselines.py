@@ -12,8 +12,8 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from estimators import distances, mean_silhouette
-from methods import dance, osbp, ovanet, shot, source_only, sta, uniot
-from methods.training import PAPERS_RATE, UNKNOWN, Fit, Prediction
+from methods import dance, osbp, ovanet, pgl, shot, source_only, sta, uniot
+from methods.training import AUTHORS_RATE, UNKNOWN, Fit, Prediction
 from results import Record
 from runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
@@ -30,11 +30,13 @@ METHODS: dict[str, Fit] = {
     "shot": shot.fit,
     "ovanet": ovanet.fit,
     "dance": dance.fit,
+    "pgl": pgl.fit,
     "uniot": uniot.fit,
-    # The same at the rate of their papers, which was chosen for ten times as many steps.
-    "shot_1e-2": partial(shot.fit, decay_from=PAPERS_RATE),
-    "ovanet_1e-2": partial(ovanet.fit, decay_from=PAPERS_RATE),
-    "dance_1e-2": partial(dance.fit, decay_from=PAPERS_RATE),
+    # The same at their authors' rate, which was chosen for ten times as many steps.
+    "shot_1e-2": partial(shot.fit, decay_from=AUTHORS_RATE),
+    "ovanet_1e-2": partial(ovanet.fit, decay_from=AUTHORS_RATE),
+    "dance_1e-2": partial(dance.fit, decay_from=AUTHORS_RATE),
+    "uniot_1e-2": partial(uniot.fit, decay_from=AUTHORS_RATE),
 }
 
 

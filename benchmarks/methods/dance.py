@@ -56,14 +56,16 @@ def fit(
         features, labels = next(of_source)
         rows = next(of_target)
         of_rows = head(target[rows])
-        clustering = neighbourhood(F.normalize(of_rows), rows, memory, classifier.directions())
+        directions = classifier.directions()
+        clustering = neighbourhood(F.normalize(of_rows), rows, memory, directions)
         separation = away_from(middle, entropy(classifier(of_rows)))
         memory[rows] = F.normalize(of_rows.detach())
         supervised = F.cross_entropy(networks.logits(features), labels)
         return supervised + _WEIGHT * (clustering + separation)
 
     steps = total_steps(config, num_known, len(target))
-    minimise([head, classifier], loss, steps, config, decay_from=decay_from)
+    unit = [classifier.weight]
+    minimise([head, classifier], loss, steps, config, decay_from=decay_from, unit=unit)
     refresh_batchnorm(networks, target)  # the target's own statistics
     logits, adapted = infer(networks, target)
     return rejected_above(entropy(logits), middle, logits.argmax(dim=1), adapted)
@@ -74,10 +76,12 @@ def neighbourhood(features: Tensor, rows: Tensor, memory: Tensor, prototypes: Te
 
     Args:
         features: (B, D), length 1.
-        rows: (B,), which rows of the memory they are; no image is its own neighbour.
+        rows: (B,), which rows of the memory they are, each once; they take the memory's place, and
+            no image is its own neighbour.
         memory: (N, D), length 1, of the whole target.
         prototypes: (K, D), length 1.
     """
+    memory = memory.index_copy(0, rows, features)
     cosines = features @ torch.cat([memory, prototypes]).T  # (B, N + K)
     themselves = F.one_hot(rows, cosines.shape[1]).bool()
     # Finite, since 0 times minus infinity is no number.

@@ -2,8 +2,9 @@
 
 Saito and Saenko 2021, "OVANet: One-vs-All Network for Universal Domain Adaptation",
 https://arxiv.org/abs/2104.03344: a closed-set classifier, K one-vs-all classifiers trained with the
-hardest negative alone, and the entropy of the one-vs-all outputs made small on the target with
-weight 0.1. The paper's rate is 1e-2 with inverse decay (`decay_from`).
+hardest negative alone, and the entropy of the one-vs-all outputs, its mean over classes, made small
+on the target with weight 0.1; the weights of the one-vs-all classifiers have length 1, as in the
+authors' program. Its rate is 1e-2 with inverse decay (`decay_from`).
 """
 
 import torch
@@ -39,7 +40,7 @@ def fit(
     num_known = num_classes(source)
     head = new_head(target, config)
     networks = Networks(head, nn.Linear(head.width, num_known))
-    one_vs_all = nn.Linear(head.width, num_known)  # logits of `is of this class`
+    one_vs_all = OneVsAll(head.width, num_known)
     of_source = source_batches(source, config, generator)
     of_target = target_batches(target, config, generator)
 
@@ -56,12 +57,31 @@ def fit(
 
     steps = total_steps(config, num_known, len(target))
     modules = [head, networks.classifier, one_vs_all]
-    minimise(modules, loss, steps, config, decay_from=decay_from)
+    unit = [one_vs_all.answers.weight]
+    minimise(modules, loss, steps, config, decay_from=decay_from, unit=unit)
     logits, adapted = infer(networks, target)
     closest = logits.argmax(dim=1)
     with torch.no_grad():
         accepted = one_vs_all(adapted).sigmoid().gather(1, closest[:, None])[:, 0]
     return rejected_above(1 - accepted, 0.5, closest, adapted)
+
+
+class OneVsAll(nn.Module):
+    """For each class the logit of `is of this class`: (N, D) → (N, K).
+
+    Yes and no have a row of length 1 each, so that no answer becomes sure by long weights.
+    """
+
+    def __init__(self, width: int, num_known: int) -> None:
+        """Draw both rows of every class."""
+        super().__init__()
+        self.answers = nn.Linear(width, 2 * num_known, bias=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return yes less no: its sigmoid is the softmax of both."""
+        yes, no = self.answers(features).chunk(2, dim=1)
+        logits: Tensor = yes - no
+        return logits
 
 
 def hard_negatives(logits: Tensor, labels: Tensor) -> Tensor:

@@ -5,8 +5,11 @@ Separation", CVPR. Step 1: with the classifier, one binary classifier per known 
 of their outputs is an image's similarity; of three clusters of similarities the outer two teach a
 binary classifier what is known. Step 2: its output weighs every target image in the adversarial
 alignment of the domains, in the entropy (both known) and as an example of the extra class
-`unknown`. The weights stay as step 1 left them; the paper's step 1 also moves F by its binary
-classifier, ours does not. Step 1 has scda's pre-training steps, step 2 the rest, at scda's rate.
+`unknown`. Step 1 has scda's pre-training steps, step 2 the rest, at scda's rate, which is the
+authors'. Where their program and the paper differ ours is the paper's: the largest similarity, not
+the sum. Ours is simpler where the program sorts batch by batch and lets the adversary and the
+examples of `unknown` come in slowly with weight 0.3: the whole target is sorted once, at the end of
+step 1, and all of step 2 has weight 1.
 """
 
 import torch

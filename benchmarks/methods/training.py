@@ -13,7 +13,7 @@ from scda.adapt.inputs import Labelled
 from scda.models.network import FeatureHead
 
 UNKNOWN = -1
-PAPERS_RATE = 1e-2  # of most papers here, where it falls, for layers that are not pre-trained
+AUTHORS_RATE = 1e-2  # of most programs here, where it falls, for layers that are not pre-trained
 _DECAY, _POWER = 10, 0.75  # of Ganin and Lempitsky 2015, which most papers here take over
 
 
@@ -66,6 +66,7 @@ def minimise(
     config: TrainConfig,
     *,
     decay_from: float = 0,
+    unit: Sequence[Tensor] = (),
 ) -> None:
     """Take `steps` steps of SGD.
 
@@ -76,6 +77,8 @@ def minimise(
         config: Momentum, weight decay, and the rate where `decay_from` is 0.
         decay_from: Where the rate starts that falls as (1 + 10 p)^-0.75, p from 0 to 1; 0 keeps
             scda's constant rate.
+        unit: Weights whose rows (C, D) every step starts at length 1. Left alone they would grow,
+            and a long row turns slowly.
     """
     parameters = nn.ModuleList(modules).train().parameters()
     optimizer = torch.optim.SGD(
@@ -88,6 +91,8 @@ def minimise(
     for step in range(steps):
         if decay_from:
             optimizer.param_groups[0]["lr"] = decay_from * (1 + _DECAY * step / steps) ** -_POWER
+        for weight in unit:
+            weight.data = F.normalize(weight.data)
         optimizer.zero_grad(set_to_none=True)
         loss().backward()
         optimizer.step()
@@ -113,7 +118,7 @@ class Prototypes(nn.Module):
     def __init__(self, width: int, count: int, *, temperature: float) -> None:
         """Draw `count` prototypes of `width` numbers."""
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(count, width))
+        self.weight = nn.Parameter(F.normalize(torch.randn(count, width)))
         self.temperature = temperature
 
     def directions(self) -> Tensor:

@@ -1,13 +1,15 @@
 """UniOT: optimal transport decides which target images are of known classes, and groups the rest.
 
 Chang, Shi, Tuan, Wang 2022, "Unified Optimal Transport Framework for Universal Domain Adaptation",
-https://arxiv.org/abs/2210.17067. Taken over with the paper's values for Office-31: source
+https://arxiv.org/abs/2210.17067. Taken over with the authors' values for Office-31: source
 cross-entropy on prototypes at temperature 0.1; unbalanced transport (regularisation 0.01, marginal
 0.5) between target images and class prototypes with adaptive filling at a cosine of 0.7, whose
 confident pairs teach known classes after 100 steps, the class marginal a moving average with 0.7;
 balanced transport of target images and their nearest neighbours to 50 target prototypes
 (0.05, three steps), each standing in for the other; both weighted by 0.1. Where the paper keeps a
-queue of 2,000 recent target features, ours keeps one of every target image.
+queue of 2,000 recent target features, ours keeps one of every target image; its features come from
+a projection that may be negative, ours from scda's head. The authors' rate is 1e-2 with inverse
+decay (`decay_from`).
 """
 
 from dataclasses import dataclass
@@ -52,6 +54,11 @@ class Plan:
     marginal: Tensor  # (K,), the mass that each class receives, sums to 1
     scaling: Tensor  # (K,), of the transport's last sweep
 
+    @property
+    def sure(self) -> Tensor:
+        """Which known images, (N,), are of a class that receives an even share or more."""
+        return self.known & (self.marginal >= 1 / len(self.marginal))[self.classes]
+
 
 @dataclass(frozen=True)
 class Classes:
@@ -61,7 +68,14 @@ class Classes:
     scaling: Tensor  # (K,), where the next transport's sweeps start
 
 
-def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
+def fit(
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    generator: Generator,
+    *,
+    decay_from: float = 0.0,
+) -> Prediction:
     """Train; reject what transport gives to no class with more than an even share of its mass."""
     num_known = num_classes(source)
     head = new_head(target, config)
@@ -89,13 +103,16 @@ def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Genera
             plan = transport(memory, classifier.directions().detach(), classes, generator)
             moved = _MOVING * classes.marginal + (1 - _MOVING) * plan.marginal
             classes = Classes(moved, plan.scaling)
-            sure = plan.known[rows] & (plan.marginal >= 1 / num_known)[plan.classes[rows]]
+            sure = plan.sure[rows]
             if sure.any():
                 wanted = plan.classes[rows][sure]
                 total = total + _WEIGHT * F.cross_entropy(classifier(of_rows)[sure], wanted)
         return total
 
-    minimise([head, classifier, groups], loss, total_steps(config, num_known, len(target)), config)
+    steps = total_steps(config, num_known, len(target))
+    modules = [head, classifier, groups]
+    unit = [classifier.weight, groups.weight]
+    minimise(modules, loss, steps, config, decay_from=decay_from, unit=unit)
     adapted = infer(networks, target)[1]
     prototypes = classifier.directions().detach()
     plan = transport(F.normalize(adapted), prototypes, classes, generator)
@@ -115,7 +132,8 @@ def grouping(
             the transport, so that a batch need not hold all groups.
         generator: Where the randomness comes from.
     """
-    cosines = (features.detach() @ memory.T).scatter(1, rows[:, None], -1.0)
+    memory = memory.index_copy(0, rows, features)
+    cosines = (features @ memory.T).scatter(1, rows[:, None], -1.0)
     nearest = memory[cosines.argmax(dim=1)]
     filling = memory[torch.randint(len(memory), (_GROUPS,), generator=generator)]
     logits = groups(torch.cat([features, nearest, filling]))
@@ -149,7 +167,8 @@ def transport(features: Tensor, prototypes: Tensor, classes: Classes, generator:
     known = int((cosines.max(dim=1).values > _ALIKE).sum())
     lacking = len(cosines) - 2 * known  # how many known ones; below 0 how many new ones
     if lacking > 0:
-        filling = cosines[unbalanced_transport(cosines, classes, len(cosines)).known]
+        plan = unbalanced_transport(cosines, classes, len(cosines))
+        filling = cosines[plan.sure]
     else:  # halfway to the prototype that is farthest, nothing looks known
         farthest = prototypes[cosines.argmin(dim=1)]
         filling = F.normalize((features + farthest) / 2) @ prototypes.T

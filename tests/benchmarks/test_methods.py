@@ -10,17 +10,18 @@ import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 
 import baselines
 from baselines import METHODS, divided, measure_other, predict
-from methods import dance, ovanet, shot, sta, uniot
-from methods.training import UNKNOWN, Prediction, total_steps
+from methods import dance, ovanet, pgl, shot, sta, uniot
+from methods.training import UNKNOWN, Prediction, Prototypes, minimise, total_steps
 from protocols import Lists
 from runs import Inputs, Run
 from scda.adapt.config import TrainConfig
 from scda.adapt.inputs import Labelled
 from scda.adapt.metrics import open_set
+from scda.adapt.networks import Networks
 
 KNOWN, NEW, PER_CLASS, WIDTH = 5, 4, 24, 32
 CONFIG = TrainConfig(
-    head_widths=(64, 32), pretrain_steps=60, round_steps=30, iterations=2, lr=3e-3, k_max=8
+    head_widths=(64, 32), pretrain_steps=150, round_steps=30, iterations=2, lr=3e-3, k_max=8
 )
 
 
@@ -70,7 +71,7 @@ def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
 
 
 def test_all_train_as_many_steps_as_scda() -> None:
-    assert total_steps(CONFIG, KNOWN, 100) == 60 + 2 * 30
+    assert total_steps(CONFIG, KNOWN, 100) == 150 + 2 * 30
     one_pass = TrainConfig(pretrain_steps=10, round_steps=0, iterations=2, batch_size=32)
     assert total_steps(one_pass, KNOWN, 100) == 10 + 2 * 3
 
@@ -108,6 +109,20 @@ def test_a_record_has_what_the_table_shows(made: Made, monkeypatch: pytest.Monke
     assert (record["k_star"], record["k_true"], record["acc_novel"]) == (4, 4, 100.0)
 
 
+def test_unit_rows_start_every_step_at_length_1() -> None:
+    prototypes = Prototypes(4, 3, temperature=1)
+    seen: list[torch.Tensor] = []
+
+    def loss() -> torch.Tensor:
+        seen.append(prototypes.weight.detach().norm(dim=1))
+        return F.cross_entropy(prototypes(torch.eye(4)[:3]), torch.arange(3))
+
+    minimise([prototypes], loss, 20, TrainConfig(lr=0.5), unit=[prototypes.weight])
+    assert len(seen) == 20
+    torch.testing.assert_close(torch.stack(seen), torch.ones(20, 3))
+    assert (prototypes(torch.eye(4)[:3]).argmax(dim=1) == torch.arange(3)).all()
+
+
 def test_only_the_hardest_negative_counts() -> None:
     logits = torch.tensor([[2.0, 1.0, -3.0]])
     wanted = -F.logsigmoid(torch.tensor(2.0)) - F.logsigmoid(torch.tensor(-1.0))
@@ -127,6 +142,14 @@ def test_no_image_is_its_own_neighbour() -> None:
     assert alone.item() == pytest.approx(np.log(3), rel=1e-5)
 
 
+def test_neighbours_of_the_same_batch_are_live() -> None:
+    features = torch.eye(3)[:2].requires_grad_()
+    stale = -torch.ones(4, 3) / np.sqrt(3)
+    dance.neighbourhood(features, torch.tensor([0, 3]), stale, torch.eye(3)[2:]).backward()
+    assert features.grad is not None
+    assert features.grad[0, 1] != 0  # towards the other image, which the memory has elsewhere
+
+
 def test_entropies_near_the_middle_are_left_alone() -> None:
     away = dance.away_from(1.0, torch.tensor([1.2, 2.0, 0.1]))
     assert away.item() == pytest.approx(-(1.0 + 0.9) / 3)
@@ -134,12 +157,63 @@ def test_entropies_near_the_middle_are_left_alone() -> None:
 
 def test_information_is_best_where_every_image_is_sure_and_classes_are_even() -> None:
     sure = torch.tensor([[30.0, 0.0], [0.0, 30.0]])
-    assert shot.information(sure).item() == pytest.approx(-np.log(2), rel=1e-5)
-    assert shot.information(sure[:1]).item() == pytest.approx(0, abs=1e-5)
+    both, first = torch.tensor([True, True]), torch.tensor([True, False])
+    assert shot.information(sure, both).item() == pytest.approx(-np.log(2), rel=1e-5)
+    assert shot.information(sure[:1], both[:1]).item() == pytest.approx(0, abs=1e-5)
+    # An unsure image that counts as unknown is in the mean prediction alone.
+    unsure = torch.tensor([[30.0, 0.0], [0.0, 0.0]])
+    mean = torch.tensor([0.75, 0.25])
+    wanted = (mean * mean.log()).sum().item()
+    assert shot.information(unsure, first).item() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_two_entropies_are_parted_between() -> None:
     assert shot.halves(torch.tensor([0.1, 0.3, 1.9, 2.1]), 0) == pytest.approx(1.1)
+
+
+def test_a_class_that_no_known_image_is_given_has_no_centroid() -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = 8 * features[:, :3]
+            return logits
+
+    # Two sure images of class 0, one unsure one that leans to class 1; class 2 has none.
+    images = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.1, 0.0], [0.1, 0.11, 0.1]])
+    weight = torch.nn.Parameter(torch.ones(1))  # says where the networks are
+    head = torch.nn.Identity()
+    head.register_parameter("weight", weight)
+    networks = Networks(head, Fixed())
+    labels, known = shot.pseudo_labels(networks, images, 0)
+    assert known.tolist() == [True, True, False]
+    assert labels.tolist() == [0, 0, 0]
+
+
+def test_edges_are_learnt_between_labelled_images_alone() -> None:
+    labels = torch.tensor([0, 0, UNKNOWN, pgl.NOT_YET])
+    right = torch.full((4, 4), -20.0)
+    right[:2, :2] = right[2, 2] = 20
+    right[3] = right[:, 3] = 99  # of an image without a label, which nobody looks at
+    assert pgl.edge_loss(right, labels).item() == pytest.approx(0, abs=1e-6)
+    right[0, 2] = 20
+    assert pgl.edge_loss(right, labels).item() == pytest.approx(20 / 9, rel=1e-4)
+
+
+def test_sure_images_weigh_less_in_the_focal_loss() -> None:
+    logits = torch.tensor([[1.0, 0.0]])
+    share = logits.softmax(dim=1)[0, 0]
+    wanted = -((1 - share) ** 2) * share.log()
+    torch.testing.assert_close(pgl.focal(logits, torch.tensor([0])), wanted)
+
+
+def test_rounds_label_the_surest_known_and_the_least_sure_unknown_for_good() -> None:
+    labels = torch.full((10,), pgl.NOT_YET)
+    sureness = torch.linspace(0.95, 0.55, 10)
+    probs = torch.stack([sureness, 1 - sureness], dim=1)
+    pgl.label_more(labels, probs, 0.5)
+    not_yet = [pgl.NOT_YET] * 5
+    assert labels.tolist() == [0, 0, 0, *not_yet, UNKNOWN, UNKNOWN]
+    pgl.label_more(labels, probs.flip(1), 1.0)  # the classes have changed places
+    assert labels.tolist() == [1, 1, 1, 1, 1, 1, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN]
 
 
 def test_the_surest_of_both_kinds_teach_what_is_known() -> None:
