@@ -112,14 +112,17 @@ def test_one_row_per_method_and_one_per_count_and_method() -> None:
     names = "os os_star unk_pooled hos auroc nmi_implicit acc_novel h3_oracle k_star k_abs seconds"
     rows = [
         record(task, 0, **dict.fromkeys(names.split(), value), method=method, variant="3")
-        for method, value in (("scda", 90.0), ("osbp", 80.0))
+        for method, value in (("osbp", 80.0), ("scda", 90.0))
         for task in ("A-W", "D-W")
     ]
     lines = tables.methods_table(rows).splitlines()
     shown = "method|OS|OS*|UNK|HOS|AUROC|NMI|acc_novel|H³ oracle|k*|\\|k*-k\\||seconds"
     assert lines[0].replace(" | ", "|").strip("| ") == shown
     assert [line.split(" | ")[:2] for line in lines[2:]] == [["| scda", "90.0"], ["| osbp", "80.0"]]
-    assert tables.ratio_table(rows).splitlines()[3].startswith("| 3 | osbp | 80.0 |")
+    assert tables.ratio_table(rows).splitlines()[2].startswith("| 3 | osbp | 80.0 |")
+    by_task = tables.by_task_table(rows, "hos").splitlines()
+    assert by_task[0] == "| method | A-W | D-W |"
+    assert by_task[2:] == ["| scda | 90.0 | 90.0 |", "| osbp | 80.0 | 80.0 |"]
 
 
 def test_correspondence_stands_above_the_papers() -> None:
