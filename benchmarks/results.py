@@ -8,7 +8,7 @@ from scda.models.errors import UsageError
 
 Record = dict[str, Any]
 Key = tuple[Any, ...]
-_KEY = ("method", "backbone", "preset", "protocol", "study", "variant", "task", "seed")
+_KEY = ("method", "backbone", "weights", "preset", "protocol", "study", "variant", "task", "seed")
 
 
 def key(record: Record) -> Key:

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import faiss
@@ -21,6 +22,8 @@ from scda.adapt.inputs import Labelled
 from scda.adapt.metrics import Labels
 from scda.adapt.networks import Networks, infer
 from scda.adapt.stages import Stage
+from scda.models.bundle import file_sha256
+from scda.models.errors import UsageError
 from scda.models.index import Features
 
 REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # nats
@@ -148,7 +151,16 @@ def percent(share: float) -> float:
 def name(config: TrainConfig, **fields: str | int) -> Record:
     """Return the fields that tell a run from every other."""
     of_config = {field: getattr(config, field) for field in ("backbone", "preset", "seed")}
-    return {"method": "scda", **of_config, **fields}
+    weights = {"weights": _digest(Path(config.weights))} if config.weights else {}
+    return {"method": "scda", **of_config, **weights, **fields}
+
+
+@cache
+def _digest(weights: Path) -> str:
+    try:
+        return file_sha256(weights)[:16]
+    except OSError as error:
+        raise UsageError(f"{weights}: cannot read the weights: {error}") from None
 
 
 def inputs_of(lists: Lists, features: dict[Path, NDArray[np.float32]]) -> Inputs:

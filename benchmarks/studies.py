@@ -137,7 +137,7 @@ def _of_methods(
 
 
 def check(request: Request) -> None:
-    """Refuse what is no protocol or no task, and what is named twice.
+    """Refuse what is no protocol or no task, what is named twice, and presets that fine-tune.
 
     Raises:
         UsageError: If it is so.
@@ -148,6 +148,11 @@ def check(request: Request) -> None:
     for task in request.tasks:
         if task not in request.data.tasks:
             raise UsageError(f"task is {task!r}, want {' or '.join(request.data.tasks)}")
+    if request.config(0).finetune != "none":
+        raise UsageError(
+            f"preset {request.preset} trains the backbone; these studies are on frozen features: "
+            "want robust or paper"
+        )
     for kind, names in (("tasks", request.tasks), ("methods", request.methods)):
         if len(set(names)) < len(names):
             raise UsageError(f"{kind} are {' '.join(names)}, want each once")

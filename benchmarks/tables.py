@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from published import PUBLISHED, PUBLISHED_CORRESPONDENCE, PUBLISHED_K, Published
+from published import PUBLISHED, PUBLISHED_K, Benchmark, Published
 from results import Record
 
 Group = dict[str, list[Record]]
@@ -106,7 +106,8 @@ def correspondence_table(records: Sequence[Record]) -> str:
         for task, members in grouped(records, "task").items()
     ]
     rows.append(["**mean**", *(with_deviation(records, field) for field in _CORRESPONDENCE)])
-    rows.append(["the paper's mean (Office-31)", *map(plain, PUBLISHED_CORRESPONDENCE)])
+    paper = _published(records)
+    rows.append([f"the paper's mean ({paper.name})", *map(plain, paper.correspondence)])
     return markdown(["task", "1 image of each", "3", "5"], rows)
 
 
@@ -184,13 +185,14 @@ def per_task(records: Sequence[Record]) -> str:
 
 def beside_published(records: Sequence[Record]) -> str:
     """Return our means above the published ones, each with its backbone and split."""
-    first = records[0]
+    first, published = records[0], _published(records)
     ours = [with_deviation(records, field) for field in _PUBLISHED]
     tasks = len(grouped(records, "task"))
-    split = f"{first['protocol']}" + ("" if tasks == 6 else f", {tasks} of 6 tasks")
+    some = "" if tasks == published.tasks else f", {tasks} of {published.tasks} tasks"
+    split = f"{first['protocol']}{some}"
     method = f"ours, preset {first['preset']}"
     rows = [[method, f"{first['backbone']}, frozen", split, *ours]]
-    rows += [[row.method, row.backbone, row.split, *_cells(row)] for row in PUBLISHED]
+    rows += [[row.method, row.backbone, row.split, *_cells(row)] for row in published.rows]
     return markdown(["method", "backbone", "split", *(_PER_TASK[f] for f in _PUBLISHED)], rows)
 
 
@@ -215,9 +217,10 @@ def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:
 def k_errors(records: Sequence[Record]) -> str:
     """Return both errors of k* as a line; the paper's own is the first, where signs cancel."""
     signed, absolute = signed_error(records), over_tasks(records, "k_abs")
+    papers, of_its_tasks = _published(records).k_errors
     return (
-        f"\\|mean k* - k\\| = {signed:.2f} (the paper: 0.9); mean \\|k* - k\\| = {absolute:.2f} "
-        "(from the paper's tasks: 0.88)"
+        f"\\|mean k* - k\\| = {signed:.2f} (the paper: {papers}); "
+        f"mean \\|k* - k\\| = {absolute:.2f} (from the paper's tasks: {of_its_tasks})"
     )
 
 
@@ -287,6 +290,10 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _published(records: Sequence[Record]) -> Benchmark:
+    return PUBLISHED[records[0]["protocol"]]
 
 
 def _cells(row: Published) -> list[str]:

@@ -3,8 +3,9 @@
 Saito and Saenko 2021, "OVANet: One-vs-All Network for Universal Domain Adaptation",
 https://arxiv.org/abs/2104.03344: a closed-set classifier, K one-vs-all classifiers trained with the
 hardest negative alone, and the entropy of the one-vs-all outputs, its mean over classes, made small
-on the target with weight 0.1; the weights of the one-vs-all classifiers have length 1, as in the
-authors' program. Its rate is 1e-2 with inverse decay (`decay_from`).
+on the target with weight 0.1. As in the authors' program, the second of these losses is halved, and
+the rows of the one-vs-all classifiers have length 1. Its rate is 1e-2 with inverse decay
+(`decay_from`).
 """
 
 import torch
@@ -25,7 +26,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.inputs import Labelled
 from scda.adapt.networks import Networks, infer
 
-_OPEN_ENTROPY = 0.1  # weight
+_ONE_VS_ALL, _OPEN_ENTROPY = 0.5, 0.1  # weights
 
 
 def fit(
@@ -51,7 +52,7 @@ def fit(
         is_of_class = one_vs_all(head(target[next(of_target)]))
         return (
             closed
-            + hard_negatives(one_vs_all(features), labels)
+            + _ONE_VS_ALL * hard_negatives(one_vs_all(features), labels)
             + _OPEN_ENTROPY * open_entropy(is_of_class)
         )
 

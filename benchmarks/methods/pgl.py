@@ -9,11 +9,11 @@ In each of 1 / alpha rounds alpha of the target is labelled for good: a share be
 surest, by class, and the least sure as unknown. After the last round all is; that is the answer.
 
 **beta says how much of the target is known, and no user knows that.** The authors give 0.1 to 0.9,
-none for Office-31; here it is 0.6 for every target, as in their README. mu, gamma and alpha are
-their program's. Otherwise simpler: networks go on from round to round instead of starting anew,
-pseudo-labelled images come in the target's batches instead of in the source's places, edges are
-learnt before they are normalised, and scda's SGD stands for Adam. The first round has scda's
-pre-training steps, the others share the rest.
+none for Office-31; here it is 0.6 for every target, as their README has it for VisDA-18. mu, gamma
+and alpha are their program's. Otherwise simpler: networks go on from round to round instead of
+starting anew, pseudo-labelled images come in the target's batches instead of in the source's
+places, edges are learnt before they are normalised, and scda's SGD stands for Adam. The first round
+has scda's pre-training steps, the others share the rest.
 """
 
 import torch
@@ -87,8 +87,9 @@ def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Genera
             + _DOMAINS * F.binary_cross_entropy_with_logits(of_domain, is_source[kept].float())
         )
 
-    first = config.pretrain_length(num_known)
-    later = (total_steps(config, num_known, len(target)) - first) // (_ROUNDS - 1)
+    steps = total_steps(config, num_known, len(target))
+    later = (steps - config.pretrain_length(num_known)) // (_ROUNDS - 1)
+    first = steps - (_ROUNDS - 1) * later
     for step in range(1, _ROUNDS + 1):
         minimise([head, graph, domain], loss, first if step == 1 else later, config)
         probs, adapted = _infer(head, graph, source, target, config, generator)

@@ -9,7 +9,7 @@ alignment of the domains, in the entropy (both known) and as an example of the e
 authors'. Where their program and the paper differ ours is the paper's: the largest similarity, not
 the sum. Ours is simpler where the program sorts batch by batch and lets the adversary and the
 examples of `unknown` come in slowly with weight 0.3: the whole target is sorted once, at the end of
-step 1, and all of step 2 has weight 1.
+step 1, the adversary has weight 1, and the examples of `unknown` 1 / K from the start.
 """
 
 import torch

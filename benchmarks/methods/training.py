@@ -42,8 +42,8 @@ def new_head(target: Tensor, config: TrainConfig) -> FeatureHead:
 
 def total_steps(config: TrainConfig, num_known: int, num_target: int) -> int:
     """Return how many steps scda trains in all: pre-training and every round."""
-    per_round = config.round_steps or max(1, num_target // config.batch_size)
-    return config.pretrain_length(num_known) + config.iterations * per_round
+    later = config.iterations * config.round_length(num_target)
+    return config.pretrain_length(num_known) + later
 
 
 def source_batches(

@@ -1,8 +1,13 @@
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import harness
 from protocols import DOMAINS, PROTOCOLS
+from scda.adapt.features import Extracted
 
 _OTHERS = ("letter_tray", "mobile_phone", "paper_notebook")
 _COUNTS = {"amazon": 4, "dslr": 2, "webcam": 3}  # images per class
@@ -20,3 +25,20 @@ def office31(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for number in range(_COUNTS[domain]):
                 (folder / f"frame_{number:04}.jpg").write_bytes(b"no image")
     return root
+
+
+@pytest.fixture
+def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Make up features by class; return the number of images of every call."""
+    calls: list[int] = []
+
+    def extract(paths: Sequence[Path], *unused: object, **options: Any) -> Extracted:
+        calls.append(len(paths))
+        names = sorted({path.parent.name for path in paths})
+        rows = [np.eye(512, dtype=np.float32)[names.index(path.parent.name)] for path in paths]
+        return Extracted(list(paths), np.stack(rows), [path.name for path in paths], [])
+
+    monkeypatch.setattr(harness, "extract", extract)
+    monkeypatch.setattr(harness, "job_backbone", lambda config: None)
+    monkeypatch.setattr(harness, "one_thread", lambda: None)
+    return calls

@@ -1,7 +1,8 @@
 """Every method on made-up features: known and unknown clusters, moved between the domains."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,24 @@ def test_all_train_as_many_steps_as_scda() -> None:
     assert total_steps(one_pass, KNOWN, 100) == 10 + 2 * 3
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_takes_that_many_steps(
+    made: Made, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[int] = []
+    take = torch.optim.SGD.step
+
+    def counted(*given: Any) -> None:
+        steps.append(1)
+        take(*given)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", counted)
+    # 17 is no multiple of PGL's nine later rounds, nor of SHOT's 15 labellings.
+    config = TrainConfig(head_widths=(8,), pretrain_steps=5, round_steps=17, iterations=1)
+    predict(method, made.inputs, config)
+    assert len(steps) == 22
+
+
 def test_what_is_rejected_is_divided_by_silhouette() -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 20)
@@ -88,6 +107,23 @@ def test_what_is_rejected_is_divided_by_silhouette() -> None:
     members = np.flatnonzero(truth == 3)
     from_centre = np.linalg.norm(points[members] - points[members].mean(axis=0), axis=1)
     assert confidence[members].argmax() == from_centre.argmin()
+
+
+def test_many_values_of_k_are_a_grid_and_many_images_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert baselines.counts_of_k(48) == list(range(2, 49))
+    grid = baselines.counts_of_k(649)
+    assert grid[:4] == [2, 3, 4, 5]
+    assert (len(grid) <= 48, grid[-1]) == (True, 649)
+    monkeypatch.setattr(baselines, "_MOST_POINTS", 30)
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 20)
+    points = (6 * np.eye(4)[truth] + rng.normal(0, 0.3, (80, 4))).astype(np.float32)
+    prediction = Prediction(torch.full((80,), UNKNOWN), torch.zeros(80), torch.from_numpy(points))
+    predicted, _ = divided(prediction, points, 1, CONFIG)
+    assert [len(set(predicted[truth == label])) for label in range(4)] == [1, 1, 1, 1]
+    assert len(set(predicted)) == 4
 
 
 def test_who_rejects_nothing_finds_nothing() -> None:
@@ -107,6 +143,9 @@ def test_a_record_has_what_the_table_shows(made: Made, monkeypatch: pytest.Monke
     record = measure_other(Run({"method": "perfect"}, lists, CONFIG), made.inputs)
     assert (record["os"], record["hos"], record["auroc"]) == (100.0, 100.0, 100.0)
     assert (record["k_star"], record["k_true"], record["acc_novel"]) == (4, 4, 100.0)
+    assert record["status"] == ["ok"]
+    at_most_4 = Run({"method": "perfect"}, lists, replace(CONFIG, k_max=4))
+    assert measure_other(at_most_4, made.inputs)["status"] == ["k at its bound"]
 
 
 def test_unit_rows_start_every_step_at_length_1() -> None:

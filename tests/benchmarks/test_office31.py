@@ -1,15 +1,11 @@
+import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-import harness
 import office31 as benchmark
 from protocols import PROTOCOLS
-from scda.adapt.features import Extracted
 from studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
 
 
@@ -19,23 +15,6 @@ def arguments(office31: Path, tmp_path: Path) -> list[str]:
     out, cache = str(tmp_path / "out.jsonl"), str(tmp_path / "cache")
     row = ["--study", "ablation", "--rows", "pre-training only", "--tasks", "A-W", "--seeds", "1"]
     return ["--root", str(office31), "--out", out, "--cache", cache, *row]
-
-
-@pytest.fixture
-def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Make up features by class; return the number of images of every call."""
-    calls: list[int] = []
-
-    def extract(paths: Sequence[Path], *unused: object, **options: Any) -> Extracted:
-        calls.append(len(paths))
-        names = sorted({path.parent.name for path in paths})
-        rows = [np.eye(32, dtype=np.float32)[names.index(path.parent.name)] for path in paths]
-        return Extracted(list(paths), np.stack(rows), [path.name for path in paths], [])
-
-    monkeypatch.setattr(harness, "extract", extract)
-    monkeypatch.setattr(harness, "job_backbone", lambda config: None)
-    monkeypatch.setattr(harness, "one_thread", lambda: None)
-    return calls
 
 
 def test_a_run_is_written_shown_and_not_done_again(
@@ -66,6 +45,8 @@ def test_a_run_is_written_shown_and_not_done_again(
     ("option", "message"),
     [
         (["--root", "/nowhere"], "/nowhere/amazon/images: the amazon folder does not exist"),
+        (["--preset", "office-home"], "preset office-home trains the backbone; these studies are"),
+        (["--weights", "nowhere.pt"], "nowhere.pt: cannot read the weights"),
         (["--protocol", "P3"], "protocol is 'P3', want P1 or P2"),
         (["--study", "all"], "study is 'all', want main or ablation or k or stress or ratio"),
         (["--preset", "best"], "preset is 'best', want robust or paper"),
@@ -122,8 +103,11 @@ def test_the_study_of_ratios_takes_the_first_implicit_classes(
 
 
 def test_a_backbone_reaches_every_config(office31: Path, tmp_path: Path) -> None:
-    options = {"backbone": "conv4", "weights": "w.pt"}
+    weights = tmp_path / "w.pt"
+    weights.write_bytes(b"made up")
+    options = {"backbone": "conv4", "weights": str(weights)}
     request = Request(office31, "P1", "main", "robust", ("A-W",), 1, tmp_path, options=options)
     (run,) = main_runs(request)
-    assert (run.config.backbone, run.config.weights) == ("conv4", "w.pt")
+    assert (run.config.backbone, run.config.weights) == ("conv4", str(weights))
     assert run.name["backbone"] == "conv4"
+    assert run.name["weights"] == hashlib.sha256(b"made up").hexdigest()[:16]

@@ -60,3 +60,8 @@ def test_figures_do_not_make_another_run_and_names_do() -> None:
     assert results.key({**run, "os": 90.0}) == results.key(run)
     assert results.key({**run, "variant": "k=1"}) != results.key(run)
     assert results.key({**run, "seed": 1}) != results.key(run)
+
+
+def test_weights_tell_runs_apart() -> None:
+    run = {"method": "scda", "backbone": "timm/net", "task": "A-W", "seed": 0}
+    assert results.key({**run, "weights": "a"}) != results.key({**run, "weights": "b"})

@@ -6,7 +6,7 @@ import tables
 
 
 def record(task: str, seed: int, **fields: Any) -> dict[str, Any]:
-    return {"task": task, "seed": seed, **fields}
+    return {"task": task, "seed": seed, "protocol": "P1", **fields}
 
 
 # Task means 91 and 80; the seeds' means over tasks 86 and 85 (A-W, D-W) → deviation 0.7.
@@ -97,7 +97,7 @@ def test_what_is_not_published_stays_empty(value: float | None, text: str) -> No
 
 def test_published_rows_name_their_backbone_and_split() -> None:
     ours = [
-        record("A-W", 0, protocol="P1", preset="robust", backbone="net")
+        record("A-W", 0, preset="robust", backbone="net")
         | dict.fromkeys(("os", "os_star", "unk_pooled", "hos", "k_star"), 90.0)
     ]
     lines = tables.beside_published(ours).splitlines()
@@ -123,6 +123,18 @@ def test_one_row_per_method_and_one_per_count_and_method() -> None:
     by_task = tables.by_task_table(rows, "hos").splitlines()
     assert by_task[0] == "| method | A-W | D-W |"
     assert by_task[2:] == ["| scda | 90.0 | 90.0 |", "| osbp | 80.0 | 80.0 |"]
+
+
+def test_every_data_set_stands_beside_its_own_published_figures() -> None:
+    ours = record(
+        "Ar-Cl", 0, protocol="25/40", preset="robust", backbone="net", k_signed=-5, k_abs=5
+    )
+    ours |= dict.fromkeys(("os", "os_star", "unk_pooled", "hos", "k_star"), 70.0)
+    lines = tables.beside_published([ours]).splitlines()
+    assert lines[2].startswith("| ours, preset robust | net, frozen | 25/40, 1 of 12 tasks |")
+    cells = lines[3].split(" | ")
+    assert cells[2:4] == ["25/40, SCDA's table", "74.3"]
+    assert "(the paper: 6.1)" in tables.k_errors([ours])
 
 
 def test_correspondence_stands_above_the_papers() -> None:
