@@ -20,6 +20,7 @@ from baselines import METHODS, measure_other
 from estimators import k_runs, measure_k
 from projection import measure_projection, projection_png
 from protocols import DataSet
+from ratio import ratio_png
 from results import Record
 from runs import Inputs, Run, inputs_of, measure, one_thread
 from scda.adapt.cli import user_cache
@@ -58,7 +59,12 @@ _STUDIES = {
     "k": Study(k_runs, measure_k, tables.k_table),
     "stress": Study(stress_runs, measure, tables.stress_table, tasks=stress.TASKS),
     "ratio": Study(
-        ratio_runs, measure_any, tables.ratio_table, tasks=("A-W", "A-D"), compares=True
+        ratio_runs,
+        measure_any,
+        tables.ratio_table,
+        tasks=("A-W", "A-D"),
+        compares=True,
+        figure=ratio_png,
     ),
     "tsne": Study(
         main_runs,
@@ -198,7 +204,7 @@ def _parser(data: DataSet) -> argparse.ArgumentParser:
     add("--tasks", nargs="+", help=f"such as {data.tasks[0]}; without it the study's own")
     add("--rows", nargs="+", default=[], help="variants, or stress cases; without it all")
     add("--seeds", type=int, default=3, help="runs of each task, seeds 0, 1, … (3)")
-    add("--figure", type=Path, help="where study tsne puts its PNG")
+    add("--figure", type=Path, help="where study ratio or tsne puts its PNG")
     add("--cache", type=Path, default=user_cache() / "features", help="folder of features")
     add("--jobs", type=int, default=1, help="processes of one thread each (1)")
     return parser

@@ -1,0 +1,34 @@
+"""The study of how much is new as a figure: OS*, UNK and k* by the number of implicit classes.
+
+Source: SCDA, supplement, "The ratio of unobserved classes".
+"""
+
+import io
+from collections.abc import Sequence
+
+from results import Record
+from tables import grouped, over_tasks
+
+_PANELS = {"os_star": "OS*, percent", "unk_pooled": "UNK, percent", "k_star": "k*"}
+
+
+def ratio_png(records: Sequence[Record]) -> bytes:
+    """Draw one line per method, means over tasks and seeds; the true number is dotted."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(_PANELS))
+    counts = sorted({int(record["variant"]) for record in records})
+    for axes, (field, title) in zip(panels, _PANELS.items(), strict=True):
+        for method, members in grouped(records, "method").items():
+            of_count = grouped(members, "variant")
+            means = [over_tasks(of_count[str(count)], field) for count in counts]
+            axes.plot(counts, means, marker="o", markersize=3, label=method)
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("implicit classes", fontsize=9)
+        axes.tick_params(labelsize=8)
+    panels[-1].plot(counts, counts, color="black", linestyle=":", label="true")
+    panels[-1].legend(fontsize=8)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
