@@ -15,7 +15,7 @@ test: $(STAMP) chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(ONE_THREAD) $(BIN)/pytest -m "not slow and not gpu"
+	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
 
 # The tests of pages drive a browser.
 chromium:

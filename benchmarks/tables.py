@@ -57,7 +57,7 @@ def main_tables(records: Sequence[Record]) -> str:
     parts = []
     if len(ours) < len(records):
         parts += ["## Every method, means over tasks", methods_table(records)]
-        parts += ["## HOS of every method by task", by_task_table(records, "hos")]
+        parts += ["## HOS of every method by task", by_task_table(records)]
     if ours:
         parts += _own_tables(ours)
     return "\n\n".join(parts)
@@ -67,26 +67,26 @@ def methods_table(records: Sequence[Record]) -> str:
     """Return one row per method, means over tasks, the highest HOS first."""
     rows = [
         [method, *(with_deviation(members, field) for field in _COMPARED)]
-        for method, members in _ranked(records, "hos")
+        for method, members in _ranked(records)
     ]
     return markdown(["method", *(_PER_TASK[field] for field in _COMPARED)], rows)
 
 
-def by_task_table(records: Sequence[Record], field: str) -> str:
-    """Return one row per method and one column per task, the highest mean first."""
+def by_task_table(records: Sequence[Record]) -> str:
+    """Return HOS, one row per method and one column per task, the highest mean first."""
     tasks = list(grouped(records, "task"))
     rows = []
-    for method, members in _ranked(records, field):
+    for method, members in _ranked(records):
         of_task = grouped(members, "task")
-        cells = (spread([record[field] for record in of_task[task]]) for task in tasks)
+        cells = (spread([record["hos"] for record in of_task[task]]) for task in tasks)
         rows.append([method, *cells])
     return markdown(["method", *tasks], rows)
 
 
-def _ranked(records: Sequence[Record], field: str) -> list[tuple[str, list[Record]]]:
-    """Return every method with its records, the highest mean over tasks first."""
+def _ranked(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
+    """Return every method with its records, the highest HOS first."""
     methods = grouped(records, "method").items()
-    return sorted(methods, key=lambda pair: over_tasks(pair[1], field), reverse=True)
+    return sorted(methods, key=lambda pair: over_tasks(pair[1], "hos"), reverse=True)
 
 
 def ratio_table(records: Sequence[Record]) -> str:

@@ -13,7 +13,7 @@ none for Office-31; here it is 0.6 for every target, as their README has it for 
 and alpha are their program's. Otherwise simpler: networks go on from round to round instead of
 starting anew, pseudo-labelled images come in the target's batches instead of in the source's
 places, edges are learnt before they are normalised, and scda's SGD stands for Adam. The first round
-has scda's pre-training steps, the others share the rest.
+has scda's pre-training steps and what is left when the others share the rest evenly.
 """
 
 import torch

@@ -5,10 +5,12 @@ Unsupervised Domain Adaptation", https://arxiv.org/abs/2002.08546: source traini
 smoothed by 0.1; then, with C frozen, information maximisation and pseudo-labels from class
 centroids, weight 0.3, over target images whose entropy falls into the lower of two k-means
 clusters; what falls into the higher one is unknown, in training and in the answer, and counts in
-the mean prediction alone. Pseudo-labels are made anew 15 times, and the rate is 1e-2 with inverse
-decay (`decay_from`), both as in the authors' program. Source training has scda's pre-training
-steps, the target the rest.
+the mean prediction of a batch alone. Pseudo-labels are made anew 15 times at most, and the rate is
+1e-2 with inverse decay (`decay_from`), both as in the authors' program. Source training has scda's
+pre-training steps, the target the rest.
 """
+
+import math
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
@@ -53,7 +55,7 @@ def fit(
     networks.classifier.requires_grad_(False)
     left = total_steps(config, num_known, len(target)) - config.pretrain_length(num_known)
     batches = target_batches(target, config, generator)
-    every = max(1, left // _LABELLINGS)
+    every = max(1, math.ceil(left / _LABELLINGS))
     step = 0
     labels = known = torch.empty(0)
 

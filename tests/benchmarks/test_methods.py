@@ -186,7 +186,8 @@ def test_neighbours_of_the_same_batch_are_live() -> None:
     stale = -torch.ones(4, 3) / np.sqrt(3)
     dance.neighbourhood(features, torch.tensor([0, 3]), stale, torch.eye(3)[2:]).backward()
     assert features.grad is not None
-    assert features.grad[0, 1] != 0  # towards the other image, which the memory has elsewhere
+    # The memory pulls alike in every direction; only the other live image tells two apart.
+    assert (features.grad[0, 0] - features.grad[0, 1]).abs() > 1e-4
 
 
 def test_entropies_near_the_middle_are_left_alone() -> None:

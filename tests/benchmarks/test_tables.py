@@ -120,7 +120,7 @@ def test_one_row_per_method_and_one_per_count_and_method() -> None:
     assert lines[0].replace(" | ", "|").strip("| ") == shown
     assert [line.split(" | ")[:2] for line in lines[2:]] == [["| scda", "90.0"], ["| osbp", "80.0"]]
     assert tables.ratio_table(rows).splitlines()[2].startswith("| 3 | osbp | 80.0 |")
-    by_task = tables.by_task_table(rows, "hos").splitlines()
+    by_task = tables.by_task_table(rows).splitlines()
     assert by_task[0] == "| method | A-W | D-W |"
     assert by_task[2:] == ["| scda | 90.0 | 90.0 |", "| osbp | 80.0 | 80.0 |"]
 
