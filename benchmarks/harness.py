@@ -29,14 +29,15 @@ from scda.adapt.features import extract
 from scda.models.errors import DataError, ScdaError, UsageError
 from scda.models.files import write_atomically
 from stress import stress_runs
-from studies import Request, ablation_runs, check, main_runs, ratio_runs
+from studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
 
-_METHODS = ("scda", *METHODS)
+_METHODS = (*OWN, *METHODS)
+_ALL = ("scda", *METHODS)
 
 
 def measure_any(run: Run, inputs: Inputs) -> Record:
     """Return the record of a run, be it scda's or another method's."""
-    own = run.name["method"] == "scda"
+    own = run.name["method"] in OWN
     return measure(run, inputs) if own else measure_other(run, inputs)
 
 
@@ -116,7 +117,7 @@ def _request(data: DataSet, options: argparse.Namespace) -> Request:
     if options.study not in there:
         raise UsageError(f"study is {options.study!r}, want {' or '.join(there)}")
     study = _STUDIES[options.study]
-    methods = _METHODS if options.method == ["all"] else tuple(options.method or ["scda"])
+    methods = _ALL if options.method == ["all"] else tuple(options.method or ["scda"])
     if strange := [name for name in methods if name not in _METHODS]:
         wanted = " or ".join((*_METHODS, "all"))
         raise UsageError(f"method is {strange[0]!r}, want {wanted}")

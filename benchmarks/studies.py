@@ -13,6 +13,9 @@ from scda.models.errors import UsageError
 _TRUE_K = 11  # implicit classes of both protocols
 _FEWEST_IMPLICIT = 2  # of the study of ratios
 
+# scda as it is and without asking whether anything is new: what each changes in the preset.
+OWN: dict[str, dict[str, Any]] = {"scda": {}, "scda_yes": {"novel": "yes"}}
+
 # One row is one line: its name, and what it changes in the preset.
 ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
@@ -130,7 +133,7 @@ def _of_methods(
     runs = []
     for method in request.methods:
         for task, seed in request.pairs():
-            config = request.config(seed, **overrides)
+            config = request.config(seed, **overrides, **OWN.get(method, {}))
             run_name = request.name(config, variant=variant, task=task, method=method)
             runs.append(Run(run_name, lists[task], config))
     return runs

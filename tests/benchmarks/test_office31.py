@@ -50,7 +50,7 @@ def test_a_run_is_written_shown_and_not_done_again(
         (["--protocol", "P3"], "protocol is 'P3', want P1 or P2"),
         (["--study", "all"], "study is 'all', want main or ablation or k or stress or ratio"),
         (["--preset", "best"], "preset is 'best', want robust or paper"),
-        (["--method", "osb"], "method is 'osb', want scda or source_only or osbp"),
+        (["--method", "osb"], "method is 'osb', want scda or scda_yes or source_only or osbp"),
         (["--method", "osbp"], "study ablation is of scda alone"),
         (["--study", "main", "--method", "osbp", "--method", "osbp"], "methods are osbp osbp"),
         (["--figure", "a.png"], "study ablation has no figure"),
@@ -100,6 +100,14 @@ def test_the_study_of_ratios_takes_the_first_implicit_classes(
         count = int(run.name["variant"])
         names = {path.parent.name for path in run.lists.target}
         assert names == {*PROTOCOLS["P1"].known, *PROTOCOLS["P1"].implicit[:count]}
+
+
+def test_scda_without_asking_is_a_row_of_its_own(office31: Path, tmp_path: Path) -> None:
+    methods = ("scda", "scda_yes", "osbp")
+    request = Request(office31, "P1", "ratio", "robust", ("A-W",), 1, tmp_path, ("2",), methods)
+    runs = ratio_runs(request)
+    assert [run.name["method"] for run in runs] == list(methods)
+    assert [run.config.novel for run in runs] == ["auto", "yes", "auto"]
 
 
 def test_a_backbone_reaches_every_config(office31: Path, tmp_path: Path) -> None:
