@@ -67,6 +67,11 @@ def projection_png(records: Sequence[Record]) -> bytes:
         for axes, (stage, title) in zip(axes_of_row, _STAGES.items(), strict=True):
             axes.set_title(f"{record['task']}: {title}", fontsize=9)
             _draw(axes, np.array(record[stage]), record)
+    return as_png(figure)
+
+
+def as_png(figure: Any) -> bytes:
+    """Return a figure of matplotlib as the bytes of a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()

@@ -3,9 +3,9 @@
 Source: SCDA, supplement, "The ratio of unobserved classes".
 """
 
-import io
 from collections.abc import Sequence
 
+from projection import as_png
 from results import Record
 from tables import grouped, over_tasks
 
@@ -29,6 +29,4 @@ def ratio_png(records: Sequence[Record]) -> bytes:
         axes.tick_params(labelsize=8)
     panels[-1].plot(counts, counts, color="black", linestyle=":", label="true")
     panels[-1].legend(fontsize=8)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+    return as_png(figure)

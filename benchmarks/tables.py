@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from published import PUBLISHED, PUBLISHED_K, Benchmark, Published
+from published import PUBLISHED, PUBLISHED_K, Benchmark
 from results import Record
 
 Group = dict[str, list[Record]]
@@ -189,10 +189,11 @@ def beside_published(records: Sequence[Record]) -> str:
     ours = [with_deviation(records, field) for field in _PUBLISHED]
     tasks = len(grouped(records, "task"))
     some = "" if tasks == published.tasks else f", {tasks} of {published.tasks} tasks"
-    split = f"{first['protocol']}{some}"
     method = f"ours, preset {first['preset']}"
-    rows = [[method, f"{first['backbone']}, frozen", split, *ours]]
-    rows += [[row.method, row.backbone, row.split, *_cells(row)] for row in published.rows]
+    rows = [[method, f"{first['backbone']}, frozen", f"{first['protocol']}{some}", *ours]]
+    for row in published.rows:
+        cells = (plain(getattr(row, field)) for field in _PUBLISHED)
+        rows.append([row.method, row.backbone, row.split, *cells])
     return markdown(["method", "backbone", "split", *(_PER_TASK[f] for f in _PUBLISHED)], rows)
 
 
@@ -294,10 +295,6 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _published(records: Sequence[Record]) -> Benchmark:
     return PUBLISHED[records[0]["protocol"]]
-
-
-def _cells(row: Published) -> list[str]:
-    return [plain(getattr(row, field)) for field in _PUBLISHED]
 
 
 def _cell(value: float, values: Sequence[float]) -> str:
