@@ -15,6 +15,7 @@ test: $(STAMP) chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd typings && ../$(BIN)/lint-imports --no-logo --no-cache ../pyproject.toml
 	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
 
 # The tests of pages drive a browser.

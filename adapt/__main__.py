@@ -1,5 +1,5 @@
 """python -m scda.adapt: the same as scda-adapt."""
 
-from scda.adapt.cli import main
+from scda.adapt.cli.main import main
 
 main()

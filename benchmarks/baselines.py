@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from estimators import distances, mean_silhouette
-from methods import dance, osbp, ovanet, pgl, shot, source_only, sta, uniot
-from methods.training import AUTHORS_RATE, UNKNOWN, Fit, Prediction
-from results import Record
-from runs import Inputs, Run, accuracy, known_share, percent
+from benchmarks.estimators import distances, mean_silhouette
+from benchmarks.methods import dance, osbp, ovanet, pgl, shot, source_only, sta, uniot
+from benchmarks.methods.training import AUTHORS_RATE, UNKNOWN, Fit, Prediction
+from benchmarks.results import Record
+from benchmarks.runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
-from scda.adapt.discover import Candidates, cluster_space, nobody
-from scda.adapt.evaluate import Scored, measured
-from scda.adapt.kmeans import Points, sweep
-from scda.adapt.metrics import Labels
+from scda.adapt.discovery.discover import Candidates, cluster_space, nobody
+from scda.adapt.discovery.kmeans import Points, sweep
+from scda.adapt.evaluation.evaluate import Scored, measured
+from scda.adapt.evaluation.metrics import Labels
 from scda.models.index import Features
 
 _MOST_COUNTS = 48

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-import harness
-from officehome import DOMAINS
-from protocols import Classes, DataSet, Files, Lists, open_set_lists, scanned
+from benchmarks import harness
+from benchmarks.officehome import DOMAINS
+from benchmarks.protocols import Classes, DataSet, Files, Lists, open_set_lists, scanned
 from scda.models.errors import UsageError
 
 # Class of DomainNet → the class of Office-Home that its images count as. `mouse` shows animals,

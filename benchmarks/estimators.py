@@ -15,17 +15,17 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from results import Record
-from runs import Inputs, Run
-from scda.adapt.alternate import adapt
+from benchmarks.results import Record
+from benchmarks.runs import Inputs, Run
+from benchmarks.studies import Request, main_runs
 from scda.adapt.config import TrainConfig
-from scda.adapt.count import Curve, clustering_accuracy, estimate
-from scda.adapt.discover import cluster_space, discover, select
-from scda.adapt.kmeans import STEPS, Points, sweep
-from scda.adapt.networks import infer
-from scda.adapt.propagate import neighbourhood, propagated
+from scda.adapt.discovery.discover import cluster_space, discover, select
+from scda.adapt.discovery.kmeans import STEPS, Points, sweep
+from scda.adapt.discovery.propagation import neighbourhood, propagated
+from scda.adapt.discovery.sweep import Curve, clustering_accuracy, estimate
+from scda.adapt.training.algorithm import adapt
+from scda.adapt.training.networks import infer
 from scda.models.index import Ids
-from studies import Request, main_runs
 
 
 @dataclass(frozen=True)

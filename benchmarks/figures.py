@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import results
-import tables
-from results import Record
-from scda.adapt.figures import BLUE, as_svg, curve_svg, new_figure, styled
-from scda.adapt.rundir import RunFolder
+from benchmarks import results, tables
+from benchmarks.results import Record
+from scda.adapt.report.figures import BLUE, as_svg, curve_svg, new_figure, styled
+from scda.adapt.runs.folder import RunFolder
 from scda.models.bundle import read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import write_atomically

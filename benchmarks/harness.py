@@ -12,24 +12,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import projection
-import results
-import stress
-import tables
-from baselines import METHODS, measure_other
-from estimators import k_runs, measure_k
-from projection import measure_projection, projection_png
-from protocols import DataSet
-from ratio import ratio_png
-from results import Record
-from runs import Inputs, Run, inputs_of, measure, one_thread
-from scda.adapt.cli import user_cache
-from scda.adapt.data import job_backbone
-from scda.adapt.features import extract
+from benchmarks import projection, results, stress, tables
+from benchmarks.baselines import METHODS, measure_other
+from benchmarks.estimators import k_runs, measure_k
+from benchmarks.projection import measure_projection, projection_png
+from benchmarks.protocols import DataSet
+from benchmarks.ratio import ratio_png
+from benchmarks.results import Record
+from benchmarks.runs import Inputs, Run, inputs_of, measure, one_thread
+from benchmarks.stress import stress_runs
+from benchmarks.studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
+from scda.adapt.cli.main import user_cache
+from scda.adapt.data.dataset import job_backbone
+from scda.adapt.data.features import extract
 from scda.models.errors import DataError, ScdaError, UsageError
 from scda.models.files import write_atomically
-from stress import stress_runs
-from studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
 
 _METHODS = (*OWN, *METHODS)
 _ALL = ("scda", *METHODS)

@@ -23,11 +23,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from answers import Answer, exit_code
+from benchmarks.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
-from scda.adapt.count import Curve, clustering_accuracy, elbow, estimate
-from scda.adapt.discover import Candidates, cluster_space
-from scda.adapt.kmeans import Points
+from scda.adapt.discovery.discover import Candidates, cluster_space
+from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.sweep import Curve, clustering_accuracy, elbow, estimate
 from scda.models.index import Ids
 
 RESTARTS = 4

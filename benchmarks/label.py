@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from answers import Answer, exit_code
+from benchmarks.answers import Answer, exit_code
 from scda.models.backbones import load_backbone
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
@@ -37,7 +37,7 @@ from scda.models.files import walk
 from scda.models.images import read_file
 from scda.models.predictor import Predictor, load_predictor
 from scda.models.session import Session
-from scda.serve.label import label
+from scda.serve.labelling.label import label
 
 _SAMPLE = 320  # images that the bound is measured on
 _BATCH = 32  # of PyTorch

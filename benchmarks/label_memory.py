@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from answers import Answer, exit_code
+from benchmarks.answers import Answer, exit_code
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.predictor import load_predictor
-from scda.serve.label import label
+from scda.serve.labelling.label import label
 
 _SIDE_PX = 32
 _DIFFERENT = 200  # pictures; the files repeat them

@@ -18,7 +18,7 @@ from scda.models.preprocess import Pixels
 _BATCH, _WAIT_SECONDS = 16, 0.005
 
 
-class Api(litserve.LitAPI):
+class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
     """What LitServe wants written: a file's bytes to an answer."""
 
     def __init__(self, bundle: Path, threads: int, **options: Any) -> None:

@@ -8,8 +8,8 @@ Appends one JSON object per run, leaves out what the file holds already, and pri
 import sys
 from collections.abc import Sequence
 
-import harness
-from protocols import OFFICE31
+from benchmarks import harness
+from benchmarks.protocols import OFFICE31
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

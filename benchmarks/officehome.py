@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-import harness
-from protocols import Classes, DataSet, Lists, open_set_lists, scanned
+from benchmarks import harness
+from benchmarks.protocols import Classes, DataSet, Lists, open_set_lists, scanned
 from scda.models.errors import UsageError
 
 DOMAINS = {"Ar": "Art", "Cl": "Clipart", "Pr": "Product", "Rw": "Real World"}

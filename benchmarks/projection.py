@@ -12,11 +12,11 @@ import numpy as np
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from results import Record
-from runs import Inputs, Run
-from scda.adapt.alternate import adapt
-from scda.adapt.figures import GREY
-from scda.adapt.networks import infer
+from benchmarks.results import Record
+from benchmarks.runs import Inputs, Run
+from scda.adapt.report.figures import GREY
+from scda.adapt.training.algorithm import adapt
+from scda.adapt.training.networks import infer
 from scda.models.index import Features, normalised
 
 _STAGES = {"before": "the backbone's features", "after": "F's features after training"}

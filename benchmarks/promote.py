@@ -19,17 +19,17 @@ from pathlib import Path
 
 import numpy as np
 
-from answers import Answer, exit_code
-from scda.adapt.cli import user_cache
+from benchmarks.answers import Answer, exit_code
+from scda.adapt.cli.main import user_cache
 from scda.adapt.config import TrainConfig
-from scda.adapt.data import Job
-from scda.adapt.evaluate import Scored, evaluate, score
-from scda.adapt.progress import Reporter
-from scda.adapt.run import train
+from scda.adapt.data.dataset import Job
+from scda.adapt.evaluation.evaluate import Scored, evaluate, score
+from scda.adapt.pipeline.run import train
+from scda.adapt.runtime.progress import Reporter
 from scda.models.names import Names
 from scda.models.naming import Naming, change_names
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.promote import promote
+from scda.serve.review.promote import promote
 
 
 @dataclass(frozen=True)

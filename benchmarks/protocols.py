@@ -10,7 +10,7 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-from scda.adapt.scan import scan_source
+from scda.adapt.data.scan import scan_source
 from scda.models.errors import UsageError
 
 DOMAINS = {"A": "amazon", "D": "dslr", "W": "webcam"}

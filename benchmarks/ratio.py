@@ -5,9 +5,9 @@ Source: SCDA, supplement, "The ratio of unobserved classes".
 
 from collections.abc import Sequence
 
-from projection import as_png
-from results import Record
-from tables import grouped, over_tasks
+from benchmarks.projection import as_png
+from benchmarks.results import Record
+from benchmarks.tables import grouped, over_tasks
 
 _PANELS = {"os_star": "OS*, percent", "unk_pooled": "UNK, percent", "k_star": "k*"}
 

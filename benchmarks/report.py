@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from answers import Answer, exit_code
-from scda.adapt.progress import Reporter
-from scda.adapt.report import write_report
-from scda.adapt.rundir import RunFolder, read_config
-from scda.adapt.target_map import make_map, write_map
+from benchmarks.answers import Answer, exit_code
+from scda.adapt.report.report import write_report
+from scda.adapt.runs.folder import RunFolder, read_config
+from scda.adapt.runs.target_map import make_map, write_map
+from scda.adapt.runtime.progress import Reporter
 from scda.models.images import read_file
 from scda.models.index import Features, read_index
 

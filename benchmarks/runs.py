@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from protocols import Lists
-from results import Record
-from scda.adapt import metrics
-from scda.adapt.alternate import adapt
+from benchmarks.protocols import Lists
+from benchmarks.results import Record
 from scda.adapt.config import TrainConfig
-from scda.adapt.evaluate import Scored, measured
-from scda.adapt.inputs import Labelled
-from scda.adapt.metrics import Labels
-from scda.adapt.networks import Networks, infer
-from scda.adapt.stages import Stage
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.evaluation import metrics
+from scda.adapt.evaluation.evaluate import Scored, measured
+from scda.adapt.evaluation.metrics import Labels
+from scda.adapt.training.algorithm import adapt
+from scda.adapt.training.networks import Networks, infer
+from scda.adapt.training.runner import Stage
 from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features

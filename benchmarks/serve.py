@@ -25,15 +25,15 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import server
-from answers import Answer, exit_code
-from label import processor_seconds
-from load import Load, arrive, at_even_paces, at_random, keep_busy
+from benchmarks import server
+from benchmarks.answers import Answer, exit_code
+from benchmarks.label import processor_seconds
+from benchmarks.load import Load, arrive, at_even_paces, at_random, keep_busy
+from benchmarks.server import Server
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.files import walk
 from scda.models.predictor import load_predictor
-from server import Server
 
 _SAMPLE = 320  # images sent in turn, and the bound's
 _CLIENTS = 16

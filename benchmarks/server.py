@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import psutil
 
-from scda.serve.command import serve_command
+from scda.serve.http.command import serve_command
 
 _START_SECONDS = 120
 

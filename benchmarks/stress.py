@@ -16,12 +16,12 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from PIL import ImageFilter
 
-from protocols import PROTOCOLS, Classes, Lists, class_names, task_lists
-from runs import Run
+from benchmarks.protocols import PROTOCOLS, Classes, Lists, class_names, task_lists
+from benchmarks.runs import Run
+from benchmarks.studies import Request
 from scda.models.bundle import file_sha256
 from scda.models.files import write_atomically
 from scda.models.images import read_file
-from studies import Request
 
 Treatment = Callable[[Lists, Generator], Lists]
 MODES = ("auto", "yes", "no")  # --novel

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import mean, stdev
 
-from published import PUBLISHED, PUBLISHED_K, Benchmark
-from results import Record
+from benchmarks.published import PUBLISHED, PUBLISHED_K, Benchmark
+from benchmarks.results import Record
 
 Group = dict[str, list[Record]]
 

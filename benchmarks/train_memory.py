@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from answers import Answer, exit_code
+from benchmarks.answers import Answer, exit_code
 
 KNOWN, ALL = 10, 15  # classes of the source, of the target
 OF_SOURCE = 50  # images per class
@@ -72,7 +72,7 @@ def random_weights(path: Path) -> None:
 
 def made_features(root: Path, backbone: str, weights: Path | None, computed: int) -> None:
     """Put features around a centre per class into the cache, for all but `computed` images."""
-    from scda.adapt.features import FeatureCache
+    from scda.adapt.data.features import FeatureCache
     from scda.models.backbones import load_backbone
 
     loaded = load_backbone(backbone, weights=weights, image_size=0)

@@ -23,14 +23,14 @@ from unittest.mock import patch
 import torch
 from torch import Generator, Tensor, nn
 
-from answers import Answer, exit_code
-from scda.adapt import features
+from benchmarks.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
-from scda.adapt.finetune import ImageInputs
-from scda.adapt.images import Images
-from scda.adapt.inputs import Pseudo
-from scda.adapt.networks import Networks
-from scda.adapt.train import retrain
+from scda.adapt.data import features
+from scda.adapt.data.image_files import Images
+from scda.adapt.training.finetune import ImageInputs
+from scda.adapt.training.inputs import Pseudo
+from scda.adapt.training.loop import retrain
+from scda.adapt.training.networks import Networks
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.cpus import usable_cpus
 from scda.models.files import walk

@@ -5,6 +5,7 @@ white, 16-bit greys are scaled to 8 bits, an animation gives its first frame. Co
 ignored.
 """
 
+import io
 import os
 import re
 import stat
@@ -13,7 +14,7 @@ import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from PIL import ExifTags, Image, ImageFile
@@ -21,7 +22,9 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
-from scda.models.pieces import PieceFile
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # Pillow warns where we answer with an error; silencing it per call would not be safe in threads.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -31,6 +34,10 @@ MAX_PIXELS = 50_000_000  # width x height as the header states them
 MAX_BYTES = 64 * 2**20
 MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole picture. libtiff's limit, too
 MAX_PLAIN_BYTES = 16 * 2**20  # of a PPM whose numbers are text: Pillow reads 2.5 MB of it a second
+
+MAX_PIECES = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
+MAX_EXIF = 100  # a JPEG has one such segment, rarely a few
+_EXIF = b"Exif\0\0"
 
 # Formats that decode inside Pillow alone; EPS, for one, would start Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
@@ -64,6 +71,33 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }  # EXIF orientation → what undoes it
+
+
+class PieceFile(io.BytesIO):
+    """A file in memory that refuses to be read after `MAX_PIECES` pieces.
+
+    Pillow's readers take a few microseconds for each piece of a file, however small, and nothing
+    else runs meanwhile. A file of a few megabytes made of nothing but tiny pieces would take many
+    seconds.
+    """
+
+    def __init__(self, data: "ReadableBuffer") -> None:
+        """Begin at the first byte."""
+        super().__init__(data)
+        self._left = MAX_PIECES
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            ImageError: With code `cannot_decode`, once the pieces are used up.
+        """
+        piece = super().read(size)
+        # For each further segment Pillow copies all of the EXIF data that it has so far.
+        self._left -= MAX_PIECES // MAX_EXIF if piece.startswith(_EXIF) else 1
+        if self._left < 0:
+            raise ImageError("cannot_decode", "made of too many pieces; save it anew")
+        return piece
 
 
 def read_file(

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 from scda.models.bundle import bundle_folder
 from scda.models.errors import ScdaError
 from scda.models.predictor import load_predictor
-from scda.serve.app import create_app
-from scda.serve.settings import Settings
+from scda.serve.http.application import create_app
+from scda.serve.http.settings import Settings
 
 NAME = "scda"
 # BentoML's own limit stands above ours, which answers in our shape.

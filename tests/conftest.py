@@ -10,9 +10,9 @@ from PIL import Image, ImageDraw
 from safetensors.torch import save_file
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data import Job
-from scda.adapt.progress import Reporter
-from scda.adapt.run import train
+from scda.adapt.data.dataset import Job
+from scda.adapt.pipeline.run import train
+from scda.adapt.runtime.progress import Reporter
 from scda.models.conv4 import Conv4
 
 KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}

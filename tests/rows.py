@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Standing
-from scda.serve.labelstudio import LOCAL_FILES
-from scda.serve.rows import About, Row
+from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
+from scda.serve.labelling.formats.rows import About, Row
 
 PREDICTION = Prediction(
     label='red, "bright"',

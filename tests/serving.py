@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from scda.serve.command import serve_command
+from scda.serve.http.command import serve_command
 
 
 @dataclass(frozen=True)

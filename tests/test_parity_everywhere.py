@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from scda.adapt.checkpoint import load
-from scda.adapt.networks import Networks
+from scda.adapt.training.checkpoint import load
+from scda.adapt.training.networks import Networks
 from scda.models.backbones import load_backbone
 from scda.models.bundle import read_manifest
 from scda.models.images import read_file

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor
 
-from methods.training import (
+from benchmarks.methods.training import (
     Prediction,
     Prototypes,
     entropy,
@@ -26,8 +26,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.networks import Networks, infer, refresh_batchnorm
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
 
 _TEMPERATURE = 0.05
 _WEIGHT = 0.05  # of both target losses

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 
-from methods.training import (
+from benchmarks.methods.training import (
     UNKNOWN,
     Prediction,
     minimise,
@@ -21,9 +21,9 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.losses import adversarial, reverse_gradient
-from scda.adapt.networks import Networks, infer
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.losses import adversarial, reverse_gradient
+from scda.adapt.training.networks import Networks, infer
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 
-from methods.training import (
+from benchmarks.methods.training import (
     Prediction,
     minimise,
     new_head,
@@ -23,8 +23,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.networks import Networks, infer
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.networks import Networks, infer
 
 _ONE_VS_ALL, _OPEN_ENTROPY = 0.5, 0.1  # weights
 

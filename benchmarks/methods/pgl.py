@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 
-from methods.training import (
+from benchmarks.methods.training import (
     UNKNOWN,
     Prediction,
     minimise,
@@ -31,8 +31,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.losses import reverse_gradient
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.losses import reverse_gradient
 from scda.models.network import FeatureHead
 
 NOT_YET = -2  # of a target image that has no label, neither a class nor UNKNOWN

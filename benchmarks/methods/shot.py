@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 from torch import Generator, Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from methods.training import (
+from benchmarks.methods.training import (
     Prediction,
     entropy,
     minimise,
@@ -30,8 +30,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.networks import Networks, infer
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.networks import Networks, infer
 
 _SMOOTHING = 0.1
 _PSEUDO = 0.3  # weight

@@ -18,7 +18,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor, nn
 
-from methods.training import (
+from benchmarks.methods.training import (
     UNKNOWN,
     Prediction,
     entropy,
@@ -30,9 +30,9 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.losses import reverse_gradient
-from scda.adapt.networks import Networks, infer
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.losses import reverse_gradient
+from scda.adapt.training.networks import Networks, infer
 
 _ENTROPY = 0.1  # weight
 _HIDDEN = 256  # of the domain discriminator

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor, nn
 
-from scda.adapt.batches import labelled, shuffled
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.sampling import labelled, shuffled
 from scda.models.network import FeatureHead
 
 UNKNOWN = -1

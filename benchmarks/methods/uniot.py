@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Generator, Tensor
 
-from methods.training import (
+from benchmarks.methods.training import (
     UNKNOWN,
     Prediction,
     Prototypes,
@@ -30,8 +30,8 @@ from methods.training import (
     total_steps,
 )
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.networks import Networks, infer
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.training.networks import Networks, infer
 
 _TEMPERATURE = 0.1
 _WEIGHT = 0.1  # of both target losses

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import harness
-from protocols import DOMAINS, PROTOCOLS
-from scda.adapt.features import Extracted
+from benchmarks import harness
+from benchmarks.protocols import DOMAINS, PROTOCOLS
+from scda.adapt.data.features import Extracted
 
 _OTHERS = ("letter_tray", "mobile_phone", "paper_notebook")
 _COUNTS = {"amazon": 4, "dslr": 2, "webcam": 3}  # images per class

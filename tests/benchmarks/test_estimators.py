@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import estimators
-from estimators import Pretrained, constrained_kmeans
+from benchmarks import estimators
+from benchmarks.estimators import Pretrained, constrained_kmeans
+from benchmarks.studies import Request
 from scda.adapt.config import TrainConfig
-from studies import Request
 
 KNOWN, NEW, PER_CLASS = 6, 5, 24
 

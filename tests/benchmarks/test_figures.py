@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-import figures
+from benchmarks import figures
 from scda.models.errors import UsageError
 
 

@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pytest
 
-from answers import Answer, exit_code
-from ksweep import Sweep, curve_difference, mixture
-from scda.adapt.count import Curve
+from benchmarks.answers import Answer, exit_code
+from benchmarks.ksweep import Sweep, curve_difference, mixture
+from scda.adapt.discovery.sweep import Curve
 
 
 def curve(k: list[int], sse: list[float], accuracy: list[float]) -> Curve:

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from label_memory import make_pictures, measured
+from benchmarks.label_memory import make_pictures, measured
 from scda.models.files import walk
 from scda.models.images import read_file
 from tests.bundles import make_bundle

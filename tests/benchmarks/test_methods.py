@@ -9,16 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 
-import baselines
-from baselines import METHODS, divided, measure_other, predict
-from methods import dance, ovanet, pgl, shot, sta, uniot
-from methods.training import UNKNOWN, Prediction, Prototypes, minimise, total_steps
-from protocols import Lists
-from runs import Inputs, Run
+from benchmarks import baselines
+from benchmarks.baselines import METHODS, divided, measure_other, predict
+from benchmarks.methods import dance, ovanet, pgl, shot, sta, uniot
+from benchmarks.methods.training import UNKNOWN, Prediction, Prototypes, minimise, total_steps
+from benchmarks.protocols import Lists
+from benchmarks.runs import Inputs, Run
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
-from scda.adapt.metrics import open_set
-from scda.adapt.networks import Networks
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.evaluation.metrics import open_set
+from scda.adapt.training.networks import Networks
 
 KNOWN, NEW, PER_CLASS, WIDTH = 5, 4, 24, 32
 CONFIG = TrainConfig(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-import office31 as benchmark
-from protocols import PROTOCOLS
-from studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
+from benchmarks import office31 as benchmark
+from benchmarks.protocols import PROTOCOLS
+from benchmarks.studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import domainnet
-import officehome
-from protocols import Files
+from benchmarks import domainnet, officehome
+from benchmarks.protocols import Files
+from benchmarks.studies import Request, main_runs
 from scda.models.errors import UsageError
-from studies import Request, main_runs
 
 _HOME = (
     *("Alarm_Clock", "Backpack", "Batteries", "Bed", "Bike", "Bottle"),

@@ -6,11 +6,11 @@ import pytest
 import torch
 from PIL import Image
 
-from projection import flat, measure_projection, projection_png, summary
-from protocols import Lists
-from runs import Inputs, Run
+from benchmarks.projection import flat, measure_projection, projection_png, summary
+from benchmarks.protocols import Lists
+from benchmarks.runs import Inputs, Run
 from scda.adapt.config import TrainConfig
-from scda.adapt.inputs import Labelled
+from scda.adapt.data.dataset import Labelled
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=1, novel="yes")
 

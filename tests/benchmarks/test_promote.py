@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from promote import judged, name_by_majority
+from benchmarks.promote import judged, name_by_majority
 from tests.bundles import make_bundle, picture
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols import PROTOCOLS, TASKS, class_names, task_lists
+from benchmarks.protocols import PROTOCOLS, TASKS, class_names, task_lists
 from scda.models.errors import UsageError
 
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-import report
+from benchmarks import report
 
 
 def test_a_made_up_target_is_reported_within_its_bars(

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-import results
+from benchmarks import results
 from scda.models.errors import UsageError
 
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import runs
-from protocols import Lists
-from runs import REJECTIONS, Run, Trained, inputs_of, measure, percent, scores, trade_off
+from benchmarks import runs
+from benchmarks.protocols import Lists
+from benchmarks.runs import REJECTIONS, Run, Trained, inputs_of, measure, percent, scores, trade_off
 from scda.adapt.config import TrainConfig
-from scda.adapt.metrics import open_set
+from scda.adapt.evaluation.metrics import open_set
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=2, novel="yes")
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-import tables
+from benchmarks import tables
 
 
 def record(task: str, seed: int, **fields: Any) -> dict[str, Any]:

@@ -6,8 +6,7 @@ import pytest
 from PIL import Image
 
 from scda.models.errors import ImageError
-from scda.models.images import read_image
-from scda.models.pieces import MAX_EXIF, MAX_PIECES, PieceFile
+from scda.models.images import MAX_EXIF, MAX_PIECES, PieceFile, read_image
 from tests.bundles import picture
 from tests.nasty import chunk
 

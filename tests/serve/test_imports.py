@@ -6,11 +6,12 @@ from pathlib import Path
 from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
-TORCH_FREE = (
-    "bundle cpus errors files images index names parity pieces predictor preprocess session"
-)
+TORCH_FREE = "bundle cpus errors files images index names parity predictor preprocess session"
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
-MODULES += [f"scda.serve.{path.stem}" for path in sorted((FOLDER / "serve").glob("[!_]*.py"))]
+MODULES += sorted(
+    "scda." + ".".join(path.relative_to(FOLDER).with_suffix("").parts)
+    for path in (FOLDER / "serve").rglob("[!_]*.py")
+)
 
 
 def run(code: str, *arguments: Path) -> str:
@@ -39,9 +40,9 @@ for name in ("torch", "torchvision", "timm", "onnx", "sklearn", "scipy", "matplo
     sys.modules[name] = None  # importing it now fails
 import httpx
 from scda.models.predictor import load_predictor
-from scda.serve.app import create_app
-from scda.serve.label import label
-from scda.serve.settings import Settings
+from scda.serve.http.application import create_app
+from scda.serve.labelling.label import label
+from scda.serve.http.settings import Settings
 
 bundle, images, out = map(Path, sys.argv[1:])
 predictor = load_predictor(bundle, threads=1)

@@ -12,9 +12,9 @@ import pytest
 
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
-from scda.serve.command import serve_command
+from scda.serve.http.command import serve_command
 from tests.bundles import picture
-from tests.serve.test_app import code_of, expected
+from tests.serve.http.test_application import code_of, expected
 from tests.serving import Server, free_port, serving
 
 
@@ -100,7 +100,7 @@ load()
 def test_the_command_divides_the_cpus_and_keeps_what_the_user_set(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.serve.command.usable_cpus", lambda: 8)
+    monkeypatch.setattr("scda.serve.http.command.usable_cpus", lambda: 8)
     monkeypatch.delenv("SCDA_THREADS", raising=False)
     port = free_port()
     argv, environment = serve_command(bundle, host="localhost", port=port, workers=3)

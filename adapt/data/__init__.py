@@ -1,0 +1,1 @@
+"""Folders of images: scanned, read, and turned into cached features."""

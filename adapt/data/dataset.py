@@ -1,0 +1,206 @@
+"""What a job trains on: two folders of files as features, and what had to be left out."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.data.features import Extracted, extract
+from scda.adapt.data.image_files import Images
+from scda.adapt.data.scan import (
+    Rejected,
+    SourceFiles,
+    TargetFiles,
+    scan_source,
+    scan_target,
+    unreadable,
+)
+from scda.adapt.runtime import distributed
+from scda.adapt.runtime.device import chosen_device
+from scda.adapt.runtime.progress import Reporter
+from scda.models.backbones import Backbone, load_backbone
+from scda.models.errors import DataError, UsageError
+from scda.models.weights import Say
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Images with a class, as a backbone sees them."""
+
+    features: Tensor  # (N, D_backbone)
+    labels: Tensor  # (N,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to train on, and where everything goes."""
+
+    source: Path
+    target: Path
+    out: Path
+    cache: Path  # folder of the feature cache
+    config: TrainConfig
+    recursive: bool = True
+    overwrite: bool = False
+    resume: bool = False
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """Both domains as features, with what was left out on the way."""
+
+    source: Labelled
+    target: torch.Tensor
+    class_names: list[str]
+    source_images: Images
+    target_images: Images
+    rejected: list[Rejected]
+    fingerprint: dict[str, Any]
+
+
+def plan(job: Job) -> dict[str, Any]:
+    """Return what `train` would do, from the files' headers alone: counts and config.
+
+    Raises:
+        UsageError: If a path or an option is wrong.
+        DataError: If the images cannot be used for this.
+    """
+    check_apart(job)
+    source = scan_source(job.source, recursive=job.recursive)
+    target = scan_target(job.target, recursive=job.recursive)
+    job_backbone(job.config)
+    usable = {name: len(p) - len(unreadable(p)) for name, p in source.classes.items()}
+    of_target = len(target.paths) - len(unreadable(target.paths))
+    files = len(target.paths) + sum(map(len, source.classes.values()))
+    _check_counts(job, [name for name, count in usable.items() if count], of_target)
+    return {
+        **{f"source {name}": f"{count} images" for name, count in usable.items()},
+        "target": f"{of_target} images",
+        "rejected": f"{files - of_target - sum(usable.values())} files",
+        **dataclasses.asdict(job.config),
+    }
+
+
+def check_apart(job: Job) -> None:
+    """Refuse a run or cache inside the images, which would be trained on next time.
+
+    Raises:
+        UsageError: If one lies there.
+    """
+    for place in (job.out, job.cache):
+        for images in (job.source, job.target):
+            if place.resolve().is_relative_to(images.resolve()):
+                raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
+
+
+def job_backbone(config: TrainConfig, say: Say = lambda line: None) -> Backbone:
+    """Return the backbone that a config names.
+
+    Args:
+        config: Of the job.
+        say: Is told what is fetched, and from where.
+
+    Raises:
+        UsageError: If it, its weights or the device cannot be had.
+    """
+    chosen_device(config)
+    weights = Path(config.weights) if config.weights else None
+    return load_backbone(config.backbone, weights=weights, image_size=config.image_size, say=say)
+
+
+def read_data(
+    job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone, reporter: Reporter
+) -> Data:
+    """Return both domains as features; a class without a usable image is left out.
+
+    Raises:
+        DataError: If what is left cannot be trained on.
+        UsageError: If the feature cache cannot be used.
+    """
+    files = [(name, path) for name, paths in source.classes.items() for path in paths]
+    of_source = _extract([path for _, path in files], backbone, job, reporter, "source images")
+    of_target = _extract(target.paths, backbone, job, reporter, "target images")
+    rejected = of_source.rejected + of_target.rejected
+    for bad in rejected:
+        reporter.detail(f"rejected {bad.path}: {bad.message}")
+    if rejected:
+        reporter.warn(f"{len(rejected)} files are no usable image; see rejected.csv in the run")
+    class_of = {path: name for name, path in files}
+    labels = [class_of[path] for path in of_source.paths]
+    class_names = [name for name in source.classes if name in set(labels)]
+    for name in source.classes.keys() - set(class_names):
+        reporter.warn(f"class folder {name} has no usable image and is left out")
+    why = f"; {of_target.rejected[0].message}" if of_target.rejected else ""
+    _check_counts(job, class_names, len(of_target.paths), why)
+    numbers = torch.tensor([class_names.index(label) for label in labels])
+    reporter.say(
+        f"source: {len(labels)} images of {len(class_names)} classes; "
+        f"target: {len(of_target.paths)} images; skipped hidden files: "
+        f"{source.hidden + target.hidden}"
+    )
+    return Data(
+        Labelled(torch.from_numpy(of_source.features), numbers),
+        torch.from_numpy(of_target.features),
+        class_names,
+        Images(source.root, of_source.paths),
+        Images(target.root, of_target.paths),
+        rejected,
+        {
+            "classes": class_names,
+            "backbone": backbone.id,
+            "preprocessing": backbone.preprocessing.id,
+            "source": _digest([f"{d} {n}" for d, n in zip(of_source.digests, labels, strict=True)]),
+            "target": _digest(of_target.digests),
+        },
+    )
+
+
+def _extract(
+    paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
+) -> Extracted:
+    own = distributed.part(paths)
+    reporter.begin(what, len(own))
+    found = extract(
+        own,
+        backbone,
+        cache_folder=job.cache,
+        workers=job.config.workers or distributed.cpus(),
+        provider="cpu" if job.config.device == "cpu" else "auto",
+        gpu=distributed.index_here(),
+        lanes=distributed.cpus(),
+        on_progress=reporter.done,
+    )
+    return _put_together(found)
+
+
+def _put_together(own: Extracted) -> Extracted:
+    """Return what all processes extracted, in the order of the files."""
+    others = distributed.everyones(dataclasses.replace(own, features=own.features[:0]))
+    return Extracted(
+        [path for found in others for path in found.paths],
+        distributed.joined(torch.from_numpy(own.features)).numpy(),
+        [digest for found in others for digest in found.digests],
+        [bad for found in others for bad in found.rejected],
+    )
+
+
+def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = "") -> None:
+    if not class_names:
+        raise DataError(f"{job.source}: no class folder holds a usable image")
+    if len(class_names) == 1:
+        raise DataError(f"{job.source}: only one class with images, {class_names[0]}; want two")
+    if num_target < 2:
+        raise DataError(f"{job.target}: {num_target} readable target images, want 2 or more{why}")
+
+
+def _digest(lines: Sequence[str]) -> str:
+    text = "\n".join(lines)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return f"{len(lines)} images with digest {digest}"

@@ -1,0 +1,233 @@
+"""Features of the frozen backbone: computed once by ONNX Runtime, kept by content.
+
+The cache is one SQLite file per backbone and preprocessing: two runs may write at once, and a
+killed one loses no more than the batches under way.
+"""
+
+import hashlib
+import sqlite3
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.adapt.data.scan import Rejected
+from scda.models.backbones import Backbone
+from scda.models.cpus import usable_cpus
+from scda.models.errors import ImageError, UsageError
+from scda.models.export import export_onnx
+from scda.models.images import read_bytes, read_image
+from scda.models.network import PixelBackbone
+from scda.models.preprocess import Pixels, Preprocessing
+from scda.models.session import Session
+
+BATCH = 32  # images; always full, so that a value does not depend on its neighbours' number
+_LOCK_TIMEOUT_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """The usable images among `paths`, in their order, and why the others are not."""
+
+    paths: list[Path]
+    features: NDArray[np.float32]  # (N, D_backbone)
+    digests: list[str]  # SHA-256 of each file's bytes
+    rejected: list[Rejected]
+
+
+class FeatureCache:
+    """Feature vectors by the SHA-256 of the image file."""
+
+    def __init__(self, folder: Path, backbone: Backbone) -> None:
+        """Open or create the file for this backbone and its preprocessing.
+
+        Raises:
+            UsageError: If the folder cannot be written or the file is damaged.
+        """
+        self.path = folder / f"{backbone.id}-{backbone.preprocessing.id}.sqlite"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_SECONDS)
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS features (digest TEXT PRIMARY KEY, vector BLOB)"
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise UsageError(f"{self.path}: cannot use this feature cache: {error}") from None
+
+    def digests(self) -> set[str]:
+        """Return what is there."""
+        return {row[0] for row in self._db.execute("SELECT digest FROM features")}
+
+    def add(self, digests: Sequence[str], features: NDArray[np.float32]) -> None:
+        """Keep (N, D) features; one that is there already stays as it is."""
+        rows = [(digest, row.tobytes()) for digest, row in zip(digests, features, strict=True)]
+        with self._db:
+            self._db.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
+
+    def get(self, digest: str) -> NDArray[np.float32]:
+        """Return the (D,) features of a digest that is there."""
+        query = "SELECT vector FROM features WHERE digest = ?"
+        (vector,) = self._db.execute(query, (digest,)).fetchone()
+        return np.frombuffer(vector, np.float32)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+
+def extract(
+    paths: Sequence[Path],
+    backbone: Backbone,
+    *,
+    cache_folder: Path,
+    workers: int = 0,
+    provider: str = "cpu",
+    gpu: int = 0,
+    lanes: int = 0,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Extracted:
+    """Return the backbone's features of every usable image.
+
+    Args:
+        paths: Image files.
+        backbone: Frozen, on the CPU.
+        cache_folder: Where features are kept between runs.
+        workers: Decoding threads; 0 takes the CPUs this process may use.
+        provider: Of ONNX Runtime: `cpu`, or `auto` for a GPU where there is one.
+        gpu: Which one.
+        lanes: Batches side by side on a CPU, one thread each; 0 takes the CPUs it may use.
+        on_progress: Called with the number of files done.
+
+    Raises:
+        UsageError: If the cache cannot be used.
+    """
+    cache = FeatureCache(cache_folder, backbone)
+    lanes = lanes or usable_cpus()
+    load = partial(Session, provider=provider, gpu=gpu, threads=1)
+    try:
+        with ThreadPoolExecutor(lanes) as pool:
+            network = _Network(backbone, load, cache, pool, lanes)
+            return _extract(paths, network, workers or usable_cpus(), on_progress)
+    except sqlite3.Error as error:
+        raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
+    finally:
+        cache.close()
+
+
+def _extract(
+    paths: Sequence[Path], network: "_Network", workers: int, on_progress: Callable[[int], None]
+) -> Extracted:
+    cache, backbone = network.cache, network.backbone
+    found: dict[Path, str] = {}
+    rejected: list[Rejected] = []
+    try:
+        images = _read_all(paths, network, cache.digests(), workers)
+        for done, (path, image) in enumerate(images, 1):
+            if isinstance(image, Rejected):
+                rejected.append(image)
+            else:
+                found[path] = image.digest
+                network.add(image)
+            on_progress(done)
+        network.send()
+    finally:
+        network.keep()  # also of a run that is stopped
+    rows = [cache.get(digest) for digest in found.values()]
+    features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
+    return Extracted(list(found), features, list(found.values()), rejected)
+
+
+@dataclass(frozen=True)
+class _Image:
+    digest: str
+    pixels: Pixels | None  # None where the cache has its features
+
+
+@dataclass
+class _Network:
+    """The backbone in ONNX Runtime, exported when the first image really needs it.
+
+    On a CPU a few batches run side by side, each on one thread: threads that share a batch wait
+    for each other.
+    """
+
+    backbone: Backbone
+    load: Callable[[Path], Session]
+    cache: FeatureCache
+    pool: ThreadPoolExecutor
+    lanes: int
+    _session: Session | None = None
+    _batch: dict[str, Pixels] = field(default_factory=dict)  # by digest
+    _under_way: deque[tuple[list[str], Future[NDArray[np.float32]]]] = field(default_factory=deque)
+
+    def add(self, image: _Image) -> None:
+        """Put an image into the batch that is being filled, if the cache lacks it."""
+        if image.pixels is None:
+            return
+        self._batch[image.digest] = image.pixels
+        if len(self._batch) == BATCH:
+            self.send()
+
+    def send(self) -> None:
+        """Let the batch be computed, full or not, and return when there is room for another."""
+        if not self._batch:
+            return
+        session = self._session = self._session or _open(self.backbone, self.load)
+        sent = self.pool.submit(_features, session, list(self._batch.values()))
+        self._under_way.append((list(self._batch), sent))
+        self._batch = {}
+        self.keep(min(self.lanes, session.at_once))
+
+    def keep(self, most: int = 0) -> None:
+        """Keep what is computed in the cache, until no more than `most` batches are under way."""
+        while len(self._under_way) > most:
+            digests, features = self._under_way.popleft()
+            self.cache.add(digests, features.result())
+
+
+def _features(session: Session, pixels: list[Pixels]) -> NDArray[np.float32]:
+    padding = [pixels[-1]] * (BATCH - len(pixels))
+    (features,) = session.run(np.stack(pixels + padding))
+    return features[: len(pixels)]
+
+
+def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "backbone.onnx"
+        crop_px = backbone.preprocessing.crop_px
+        export_onnx(PixelBackbone(backbone), model, crop_px=crop_px, outputs=["features"])
+        return load(model)
+
+
+def _read_all(
+    paths: Sequence[Path], network: _Network, seen: set[str], workers: int
+) -> Iterator[tuple[Path, _Image | Rejected]]:
+    """Yield every file in order, read ahead by a few batches and no more."""
+    remaining = iter(paths)
+    with ThreadPoolExecutor(workers) as pool:
+
+        def submit(path: Path) -> tuple[Path, Future[_Image | Rejected]]:
+            return path, pool.submit(_read, path, network.backbone.preprocessing, seen)
+
+        ahead = [submit(path) for path in islice(remaining, (1 + network.lanes) * BATCH)]
+        while ahead:
+            path, image = ahead.pop(0)
+            ahead += [submit(following) for following in islice(remaining, 1)]
+            yield path, image.result()
+
+
+def _read(path: Path, preprocessing: Preprocessing, seen: set[str]) -> _Image | Rejected:
+    try:
+        data = read_bytes(path)
+        digest = hashlib.sha256(data).hexdigest()
+        pixels = None if digest in seen else preprocessing.apply(read_image(data))
+    except ImageError as error:
+        return Rejected(path, error.code, str(error))
+    return _Image(digest, pixels)

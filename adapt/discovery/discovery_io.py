@@ -1,0 +1,55 @@
+"""A discovery as a checkpoint holds it."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import torch
+
+from scda.adapt.discovery.discover import Candidates, Discovery
+from scda.adapt.discovery.sweep import Curve
+
+
+def pack(discovery: Discovery | None) -> dict[str, Any] | None:
+    """Return all of a discovery as tensors and plain values."""
+    if discovery is None:
+        return None
+    candidates = discovery.candidates
+    return {
+        "k_star": discovery.k_star,
+        "known": torch.from_numpy(candidates.known),
+        "known_labels": torch.from_numpy(candidates.known_labels),
+        "implicit": torch.from_numpy(candidates.implicit),
+        "implicit_labels": torch.from_numpy(discovery.implicit_labels),
+        "suspects": torch.from_numpy(discovery.suspects),
+        "curve": json.dumps(discovery.curve and dataclasses.asdict(discovery.curve)),
+        "notes": json.dumps(discovery.notes),
+        "verdict": discovery.verdict,
+        "k_scda": discovery.k_scda,
+        "k_graph": discovery.k_graph,
+        "k_path": discovery.k_path,
+    }
+
+
+def unpack(fields: dict[str, Any] | None) -> Discovery | None:
+    """Return what `pack` was given."""
+    if fields is None:
+        return None
+    known, known_labels, implicit, implicit_labels, suspects = (
+        np.asarray(fields[name].numpy())
+        for name in ("known", "known_labels", "implicit", "implicit_labels", "suspects")
+    )
+    curve = json.loads(fields["curve"])
+    return Discovery(
+        fields["k_star"],
+        Candidates(known, known_labels, implicit),
+        implicit_labels,
+        curve and Curve(**curve),
+        json.loads(fields["notes"]),
+        verdict=fields["verdict"],
+        suspects=suspects,
+        k_scda=fields["k_scda"],
+        k_graph=fields["k_graph"],
+        k_path=tuple(fields["k_path"]),
+    )

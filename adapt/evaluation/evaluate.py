@@ -1,0 +1,161 @@
+"""Every metric of docs/method.md for a bundle, on a target whose labels are known."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scda.adapt.data.scan import scan_source
+from scda.adapt.evaluation import metrics
+from scda.adapt.evaluation.metrics import Labels
+from scda.models.cpus import usable_cpus
+from scda.models.errors import DataError, ImageError
+from scda.models.images import read_file
+from scda.models.index import Features
+from scda.models.names import composed
+from scda.models.predictor import Outputs, Predictor
+from scda.models.preprocess import Pixels
+
+_BATCH = 32
+_CORRESPONDENCE = (1, 3, 5)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Predictions beside the truth; known labels 0 to K - 1, all others from K on."""
+
+    true: Labels  # (N,)
+    predicted: Labels  # (N,)
+    confidence: Features  # (N,)
+    newness: Features  # (N,), 1 - the sum of the known classes' probabilities
+    features: Features  # (N, D)
+    implicit_names: list[str]  # folders that are no known class
+    rejected: int  # files that are no usable image
+
+
+def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int], None]) -> Scored:
+    """Return what the bundle says of every image in class folders, merges and drops applied.
+
+    Folders named like a known class, by its own or its given name, are known; every other one is
+    an implicit class. An image called `unknown` counts as called new.
+
+    Raises:
+        UsageError: If `folder` is no folder.
+        DataError: If there is no class folder or no usable image.
+    """
+    files = scan_source(folder, role="labelled").classes
+    standing = predictor.standing
+    numbers = _numbers(predictor, [name for name, paths in files.items() if paths])
+    paths = [(path, numbers[name]) for name, paths in files.items() for path in paths]
+    outputs: list[Outputs] = []
+    true: list[int] = []
+    for start in range(0, len(paths), _BATCH):
+        batch = paths[start : start + _BATCH]
+        pixels = _prepare(predictor, [path for path, _ in batch])
+        usable = [(image, label) for image, (_, label) in zip(pixels, batch, strict=True)]
+        good = [(image, label) for image, label in usable if image is not None]
+        if good:
+            outputs.append(predictor.run([image for image, _ in good]))
+            true += [label for _, label in good]
+        on_progress(min(start + _BATCH, len(paths)), len(paths))
+    if not true:
+        raise DataError(f"{folder}: no usable image in its class folders")
+    num_known = sum(one.kind == "known" for one in standing)
+    probabilities = np.concatenate([predictor.summed(part) for part in outputs])
+    return Scored(
+        np.array(true),
+        probabilities.argmax(axis=1),
+        probabilities.max(axis=1),
+        1 - probabilities[:, :num_known].sum(axis=1),
+        np.concatenate([part.features for part in outputs]),
+        [name for name, number in numbers.items() if number >= num_known],
+        len(paths) - len(true),
+    )
+
+
+def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
+    """Return folder name → true label: a known class's output, or the next number from K on.
+
+    What a class is called now goes before what it was called at training.
+    """
+    names, standing = predictor.names, predictor.standing
+    ids = {composed(one.label): one.class_id for one in standing}
+    for info in predictor.manifest.classes:
+        if info.kind == "known":
+            ids.setdefault(composed(info.label), names.target(info.class_id))
+    known = [one.class_id for one in standing if one.kind == "known"]
+    of_folder = {name: ids.get(composed(name)) for name in folders}
+    numbers = {name: known.index(i) for name, i in of_folder.items() if i in known}
+    implicit = [name for name in folders if name not in numbers]
+    return numbers | {name: len(known) + i for i, name in enumerate(implicit)}
+
+
+def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
+    """Return one flat object with every metric, shares in percent."""
+    manifest = predictor.manifest
+    kinds = [one.kind for one in predictor.standing]
+    config = manifest.run.get("config", {})
+    return {
+        "bundle_id": manifest.id,
+        "method": "scda",
+        **{name: config.get(name) for name in ("backbone", "preset", "seed")},
+        **measured(scored, num_known=kinds.count("known"), k_star=kinds.count("discovered")),
+        "acc_named": _acc_named(scored, predictor),
+        "names_version": predictor.names.version,
+        "images": len(scored.true),
+        "rejected": scored.rejected,
+        "seconds": manifest.run.get("seconds"),
+    }
+
+
+def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]:
+    """Return every metric of predictions beside the truth, shares in percent."""
+    pair, num_outputs = (scored.true, scored.predicted), num_known + k_star
+    shares = {
+        **metrics.open_set(*pair, num_known),
+        "auroc": metrics.auroc(scored.true, scored.newness, num_known),
+        **metrics.implicit_agreement(*pair, num_known),
+        "acc_joint": metrics.acc_joint(*pair, num_outputs),
+        "acc_novel": metrics.acc_novel(*pair, num_known, num_outputs),
+        **metrics.h3(*pair, scored.features, num_known),
+    }
+    k_true = len(scored.implicit_names)
+    discovered = range(num_known, num_outputs)
+    counts = {
+        f"correspondence_{n}": metrics.correspondence(*pair, scored.confidence, discovered, n)
+        for n in _CORRESPONDENCE
+    }
+    return {
+        **{name: round(100 * share, 2) for name, share in shares.items()},
+        "k_star": k_star,
+        "k_true": k_true,
+        "k_signed": k_star - k_true,
+        "k_abs": abs(k_star - k_true),
+        **counts,
+    }
+
+
+def _acc_named(scored: Scored, predictor: Predictor) -> float:
+    """Return the accuracy, in percent, over the folders whose class somebody named the same."""
+    standing = predictor.standing
+    known = [i for i, one in enumerate(standing) if one.kind == "known"]
+    named = {composed(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
+    rest = [named.get(composed(one.label), -1) for one in standing[len(known) :]]
+    called = np.array([*known, *rest])  # the true label that each output is called like
+    of_these = np.isin(scored.true, called)
+    right = called[scored.predicted[of_these]] == scored.true[of_these]
+    return round(100 * float(right.mean()), 2) if len(right) else 0.0
+
+
+def _prepare(predictor: Predictor, paths: list[Path]) -> list[Pixels | None]:
+    def one(path: Path) -> Pixels | None:
+        try:
+            return predictor.prepare(read_file(path))
+        except ImageError:
+            return None
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        return list(pool.map(one, paths))

@@ -1,0 +1,1 @@
+"""From trained networks to a bundle: final statistics, files, parity."""

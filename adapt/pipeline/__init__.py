@@ -1,0 +1,1 @@
+"""The main job, from two folders to a bundle and a report."""

@@ -1,0 +1,210 @@
+"""The report's figures as SVG elements; lines and text take the colour of the page around them."""
+
+import functools
+import io
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec
+
+import numpy as np
+
+from scda.adapt.runs.tables import TargetRow
+
+# Readable on white and on near-black alike.
+BLUE, ORANGE, GREEN, GREY = "#3f83d9", "#d9722e", "#2f9e62", "#8a94a0"
+_COLOURS = (BLUE, ORANGE, GREEN, "#a46bd6", "#c8549a", "#b58a12", GREY)
+_INK = "#010203"  # stands for the colour of the page's text
+_BINS = 24
+_STYLE: dict[Any, Any] = {  # Any: matplotlib types its keys one by one
+    "svg.hashsalt": "scda",  # with fixed ids the same run gives the same page
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4,
+}
+
+Records = Sequence[dict[str, Any]]
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, str]) -> Callable[P, str]:
+    """Give all that a function draws the report's style."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **options: P.kwargs) -> str:
+        import matplotlib as mpl
+
+        with mpl.rc_context(_STYLE):
+            return draw(*args, **options)
+
+    return drawn
+
+
+@styled
+def curve_svg(rounds: Records, num_known: int, *, alone: bool = False) -> str:
+    """Draw SSE with its knee and CA with its best k, as the last sweep found them.
+
+    Args:
+        rounds: Records of the stages.
+        num_known: K.
+        alone: Whether the SVG is a file of its own, which needs a ground.
+
+    Returns:
+        The element; nothing where k* was given.
+    """
+    curves = [record["curve"] for record in rounds if record.get("curve")]
+    if not curves:
+        return ""
+    curve, k_star = curves[-1], rounds[-1]["k_star"]
+    chosen = num_known + k_star
+    figure, (above, below) = new_figure(rows=2, height=3.6)
+    above.plot(curve["k"], curve["sse"], color=BLUE, marker=".")
+    above.set_ylabel("SSE")
+    below.plot(curve["k"], curve["accuracy"], color=ORANGE, marker=".")
+    below.set_ylabel("CA of T_kn")
+    below.set_xlabel("clusters k, known classes included")
+    for axes, name, k in (
+        (above, "knee", curve["k_elbow"]),
+        (below, "best CA", curve["k_accuracy"]),
+    ):
+        axes.axvline(k, linestyle="--", color=GREY, linewidth=1.2, label=f"{name}: {k}")
+        axes.axvline(chosen, color=GREEN, linewidth=1.2, label=f"used: {num_known} + {k_star}")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 0.96), ncols=2)
+    return as_svg(figure, alone=alone)
+
+
+@styled
+def counts_svg(rounds: Records, num_known: int) -> str:
+    """Draw k* of every round, by each estimate, with the spread over k-means restarts."""
+    found = [record for record in rounds if "k_star" in record]
+    if not found:
+        return ""
+    figure, axes = new_figure()
+    numbers = [record["round"] for record in found]
+    swept = [record for record in found if record.get("curve") and record.get("k_scda")]
+    if swept:
+        at = [record["round"] for record in swept]
+        middle = [record["k_scda"] for record in swept]
+        spans = [_span(record["curve"], num_known, record["k_scda"]) for record in swept]
+        errors = np.array(spans).T
+        style = {"color": BLUE, "capsize": 4, "marker": "o", "linestyle": "none"}
+        axes.errorbar(at, middle, errors, label="Algorithm 1, over restarts", **style)
+    by_graph = [(r["round"], r["k_graph"]) for r in found if r.get("k_graph")]
+    if by_graph:
+        axes.plot(*zip(*by_graph, strict=True), "s", color=ORANGE, label="the graph")
+    axes.plot(numbers, [r["k_star"] for r in found], color=GREEN, marker="D", label="k* used")
+    axes.set_xticks(numbers)
+    axes.set_xlabel("round")
+    axes.set_ylabel("new classes")
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.15)
+    axes.legend(loc="lower right")
+    return as_svg(figure)
+
+
+@styled
+def losses_svg(records: Records) -> str:
+    """Draw every loss over the run, one line each; stages follow one another."""
+    intervals = [record for record in records if "step" in record]
+    if not intervals:
+        return ""
+    figure, axes = new_figure()
+    names = sorted({name for record in intervals for name in record["losses"]})
+    for number, name in enumerate(names):
+        points = [(i, r["losses"][name]) for i, r in enumerate(intervals) if name in r["losses"]]
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.plot(*zip(*points, strict=True), color=colour, label=name)
+    axes.set_ylabel("loss")
+    starts = {record["during"]: i for i, record in reversed(list(enumerate(intervals)))}
+    for place in list(starts.values())[:-1]:
+        axes.axvline(place, color=GREY, linewidth=0.6, linestyle=":")
+    axes.set_xticks(list(starts.values()))
+    axes.set_xticklabels([_stage(stage) for stage in starts], ha="left")
+    axes.legend(loc="upper right")
+    return as_svg(figure)
+
+
+@styled
+def unknown_svg(rounds: Records) -> str:
+    """Draw what share of the target is called new after every stage."""
+    if not rounds:
+        return ""
+    figure, axes = new_figure()
+    numbers = [record["round"] for record in rounds]
+    shares = [100 * record["unknown_share"] for record in rounds]
+    axes.bar(numbers, shares, color=BLUE, width=0.5)
+    for number, share in zip(numbers, shares, strict=True):
+        axes.annotate(f"{share:.0f}%", (number, share), ha="center", va="bottom", fontsize=8)
+    axes.set_xticks(numbers)
+    axes.set_xticklabels([_stage(number) for number in numbers])
+    axes.set_ylabel("called new, % of the target")
+    axes.set_ylim(0, 100)
+    return as_svg(figure)
+
+
+@styled
+def entropies_svg(rows: Sequence[TargetRow]) -> str:
+    """Draw how sure the model is of T_kn, of T_im and of the rest of the target."""
+    if not rows:
+        return ""
+    parts: dict[str, list[float]] = {"T_kn": [], "T_im": [], "the rest": []}
+    for row in rows:
+        kind = row.pseudo_label.partition("-")[0]
+        name = {"known": "T_kn", "discovered": "T_im"}.get(kind, "the rest")
+        parts[name].append(row.entropy)
+    edges = np.linspace(0, max(row.entropy for row in rows) or 1.0, _BINS + 1)
+    figure, panels = new_figure(rows=3, height=3.6)
+    for axes, (name, values), colour in zip(
+        panels, parts.items(), (BLUE, ORANGE, GREY), strict=True
+    ):
+        axes.hist(values, edges, color=colour)
+        axes.set_title(f"{name}: {len(values)}", fontsize=8, loc="right", pad=-8)
+    panels[1].set_ylabel("images")
+    panels[-1].set_xlabel("entropy, nats")
+    return as_svg(figure)
+
+
+def new_figure(*, rows: int = 1, height: float = 2.9) -> tuple[Any, Any]:
+    """Return a matplotlib figure and its axes, one above the other, for a `styled` function.
+
+    Args:
+        rows: How many axes; they share x.
+        height: Inches; the width is 4.8.
+    """
+    # The object interface: pyplot would keep state and look for a display.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, height), layout="constrained")
+    return figure, figure.subplots(rows, sharex=True)
+
+
+def as_svg(figure: Any, *, alone: bool = False) -> str:
+    """Return the figure as an `<svg>` element; `alone` with a white ground and black text."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=not alone, metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :].replace(_INK, "#1b1f24" if alone else "currentColor")
+
+
+def _span(curve: dict[str, Any], num_known: int, k_scda: int) -> tuple[int, int]:
+    """Return how far below and above k* the restarts alone would have put it."""
+    alone = [
+        max(1, math.ceil((k + curve["k_elbow"]) / 2) - num_known)
+        for k in curve["k_accuracy_spread"]
+    ]
+    return max(0, k_scda - min(alone)), max(0, max(alone) - k_scda)
+
+
+def _stage(number: int) -> str:
+    return f"round {number}" if number else "pre-training"

@@ -1,0 +1,145 @@
+"""The classes as people see them now: names, merges and drops applied to a run's target images."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scda.adapt.runs.tables import TargetRow
+from scda.models.bundle import CLUSTERS, NAMES, ClassInfo, Manifest
+from scda.models.index import Features, read_index
+from scda.models.names import UNKNOWN, Names, read_names
+
+_ALIKE = 3  # neighbours named per class
+
+
+@dataclass(frozen=True)
+class Group:
+    """A class, what was merged into it, and the target images it holds."""
+
+    info: ClassInfo  # of the class that answers
+    label: str
+    kind: str  # known | discovered | unknown
+    merged: tuple[ClassInfo, ...]  # into it
+    rows: tuple[TargetRow, ...]
+    nearest_known: str | None  # label; None for a known class
+    alike: tuple[str, ...]  # class ids of what looks most like it, nearest first
+
+    @property
+    def class_id(self) -> str:
+        """The id of the class that answers."""
+        return self.info.class_id
+
+    @property
+    def confidence(self) -> float:
+        """The mean over its images, 0 to 1; 0 without an image."""
+        return float(np.mean([row.confidence for row in self.rows])) if self.rows else 0.0
+
+    @property
+    def exemplars(self) -> list[str]:
+        """Paths in the bundle, most typical first."""
+        return [path for info in (self.info, *self.merged) for path in info.exemplars]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Every class once."""
+
+    discovered: list[Group]  # largest first
+    known: list[Group]  # in the order of the bundle
+    dropped: list[Group]
+    answers: dict[str, str]  # class id → the id that answers for it, or `unknown`
+    labels: dict[str, str]  # class id, or `unknown` → what it is called
+
+    @property
+    def standing(self) -> list[Group]:
+        """Discovered and known ones."""
+        return self.discovered + self.known
+
+    def label_of(self, class_id: str) -> str:
+        """Return what the class is called that answers for another one."""
+        return self.labels[self.answers[class_id]]
+
+    def brief(self, class_id: str) -> str:
+        """Return what a class that answers is called where there is little room."""
+        label, number = self.labels[class_id], class_id.rpartition("-")[2]
+        unnamed = label == class_id and number.isdecimal()
+        return f"new {int(number)}" if unnamed else label
+
+
+def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Groups:
+    """Return the classes of a run under the names that people gave them.
+
+    Raises:
+        GateError: If names.json or the index of centroids is damaged.
+    """
+    names = read_names(bundle / NAMES, manifest.class_ids)
+    answers = {class_id: names.target(class_id) for class_id in manifest.class_ids}
+    labels = {info.class_id: names.label(info) for info in manifest.classes} | {UNKNOWN: UNKNOWN}
+    alike = _alike(centroids(bundle / CLUSTERS), manifest.class_ids, answers)
+    made = [
+        _group(info, manifest, names, labels, rows, alike[info.class_id])
+        for info in manifest.classes
+        if answers[info.class_id] in (info.class_id, UNKNOWN)
+    ]
+    found = [group for group in made if group.kind == "discovered"]
+    return Groups(
+        sorted(found, key=lambda group: -len(group.rows)),
+        [group for group in made if group.kind == "known"],
+        [group for group in made if group.kind == UNKNOWN],
+        answers,
+        labels,
+    )
+
+
+def centroids(path: Path) -> Features:
+    """Return the centroids in an index, (C, D), in output order.
+
+    Raises:
+        GateError: If the file is no index.
+    """
+    index = read_index(path)
+    return np.stack([index.reconstruct(number) for number in range(index.ntotal)])
+
+
+def _group(
+    info: ClassInfo,
+    manifest: Manifest,
+    names: Names,
+    labels: dict[str, str],
+    rows: list[TargetRow],
+    alike: tuple[str, ...],
+) -> Group:
+    dropped = names.target(info.class_id) == UNKNOWN
+    merged = () if dropped else _merged_into(info, manifest, names)
+    members = {info.class_id, *(one.class_id for one in merged)}
+    nearest = None
+    if info.nearest_known:
+        nearest = labels[names.merges.get(info.nearest_known, info.nearest_known)]
+    return Group(
+        info,
+        labels[info.class_id],
+        UNKNOWN if dropped else info.kind,
+        merged,
+        tuple(row for row in rows if row.cluster in members),
+        nearest,
+        alike,
+    )
+
+
+def _merged_into(info: ClassInfo, manifest: Manifest, names: Names) -> tuple[ClassInfo, ...]:
+    return tuple(one for one in manifest.classes if names.merges.get(one.class_id) == info.class_id)
+
+
+def _alike(
+    vectors: Features, class_ids: list[str], answers: dict[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return per class the standing classes with the closest centroids, itself left out."""
+    cosines = vectors @ vectors.T
+    found = {}
+    for number, class_id in enumerate(class_ids):
+        order = np.argsort(-cosines[number], kind="stable")
+        others = dict.fromkeys(answers[class_ids[other]] for other in order)
+        left = [other for other in others if other not in (answers[class_id], class_id, UNKNOWN)]
+        found[class_id] = tuple(left[:_ALIKE])
+    return found

@@ -1,0 +1,155 @@
+"""The report: one self-contained HTML page, pictures first, made from a run's files alone."""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from scda.adapt.evaluation.confusions import Truth
+from scda.adapt.report import figures
+from scda.adapt.report.chart import Chart, make_chart
+from scda.adapt.report.groups import Groups, make_groups
+from scda.adapt.report.sheets import Picture, Sheet, from_exemplars, make_sheets, outliers
+from scda.adapt.report.thumbnails import Thumbnails, make_thumbnails
+from scda.adapt.runs.folder import RunFolder, read_config
+from scda.adapt.runs.tables import TargetRow, read_discovery, read_rejected
+from scda.adapt.runs.target_map import read_map
+from scda.adapt.runtime.progress import Reporter
+from scda.models.bundle import Manifest, read_manifest
+from scda.models.errors import GateError, UsageError
+from scda.models.files import printable, write_atomically
+
+_MAX_REJECTED = 200  # rows shown
+_NOTHING = Thumbnails({}, None, 0)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the files of a run say."""
+
+    folder: RunFolder
+    manifest: Manifest
+    config: dict[str, Any]  # all of config.json
+    records: list[dict[str, Any]]
+    rows: list[TargetRow]
+    groups: Groups
+
+    @property
+    def target(self) -> Path | None:
+        """The target folder, if it is still there."""
+        name = self.config.get("target")
+        return Path(name) if name and Path(name).is_dir() else None
+
+
+@dataclass(frozen=True)
+class _Pictures:
+    """Every sheet as it can be shown, and where its pictures are."""
+
+    sheets: dict[str, Sheet]
+    bare: frozenset[str]  # classes that show the bundle's pictures, for want of their own
+    exemplars: dict[str, str]  # the addresses of those
+    thumbnails: Thumbnails  # of images of the target
+    far: list[Picture]  # outliers
+
+
+def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) -> Path:
+    """Write RUN/report.html and return its path.
+
+    Args:
+        root: The run.
+        reporter: Told what takes time.
+        truth: What a labelled target says of the bundle, if there is one.
+
+    Raises:
+        UsageError: If `root` is no finished run.
+        GateError: If its files are damaged.
+    """
+    run = _read(root)
+    places = read_map(run.folder.map)
+    pictures = _pictures(run, places, reporter)
+    chart = make_chart(run.rows, run.groups, pictures.thumbnails.sprite, places)
+    page = _render(run, pictures, chart, truth)
+    write_atomically(run.folder.report, page)
+    return run.folder.report
+
+
+def _read(root: Path) -> _Run:
+    run = RunFolder(root)
+    if not run.bundle.is_dir():
+        raise UsageError(f"{root}: no bundle in it; want a finished run")
+    manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
+    strangers = {name for row in rows for name in (row.cluster, row.second)}
+    strangers -= set(manifest.class_ids)
+    if strangers:
+        raise GateError(f"{run.discovery}: {min(strangers)!r} is no class of the bundle beside it")
+    groups = make_groups(run.bundle, manifest, rows)
+    return _Run(run, manifest, read_config(run), run.records(), rows, groups)
+
+
+def _pictures(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Pictures:
+    sheets, far = make_sheets(run.groups), outliers(run.rows, run.groups)
+    made = _NOTHING
+    if run.target:
+        singles = [p.name for sheet in sheets.values() for p in sheet.pictures]
+        singles += [picture.name for picture in far]
+        first = [sheet.typical[0].name for sheet in sheets.values() if sheet.typical]
+        reporter.say(f"reading pictures for the report from {run.target}")
+        reporter.begin("pictures", len({*singles, *places}))
+        cells = list(dict.fromkeys([*places, *first]))
+        made = make_thumbnails(run.target, singles, cells, on_progress=reporter.done)
+    bare = frozenset(
+        i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.pictures)
+    )
+    sheets |= {class_id: from_exemplars(sheets[class_id]) for class_id in bare}
+    names = [picture.name for class_id in bare for picture in sheets[class_id].pictures]
+    exemplars = make_thumbnails(run.folder.bundle, names, [], on_progress=lambda done, total: None)
+    return _Pictures(sheets, bare, exemplars.urls, made, far)
+
+
+def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -> str:
+    environment = Environment(
+        loader=PackageLoader("scda.adapt.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["printable"] = printable
+    folder = Path(__file__).parent
+    script = (folder / "report.js").read_text()
+    rounds = [record for record in run.records if "unknown_share" in record]
+    rejected = read_rejected(run.folder.rejected)
+    return environment.get_template("report.html").render(
+        style=(folder / "report.css").read_text(),
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        manifest=run.manifest,
+        notes=run.manifest.run.get("notes", []),
+        groups=run.groups,
+        pictures=pictures,
+        chart=chart,
+        rounds=rounds,
+        target=run.config.get("target", "the target folder"),
+        target_there=run.target is not None,
+        num_rows=len(run.rows),
+        num_outliers=sum(row.outlier for row in run.rows),
+        figures=_figures(run, rounds),
+        truth=truth,
+        rejected=rejected[:_MAX_REJECTED],
+        num_rejected=len(rejected),
+        config=run.config["config"],
+    )
+
+
+def _figures(run: _Run, rounds: list[dict[str, Any]]) -> dict[str, str]:
+    num_known = run.manifest.num_known
+    return {
+        "curve": figures.curve_svg(rounds, num_known),
+        "counts": figures.counts_svg(rounds, num_known),
+        "unknown": figures.unknown_svg(rounds),
+        "losses": figures.losses_svg(run.records),
+        "entropies": figures.entropies_svg(run.rows),
+    }

@@ -1,0 +1,152 @@
+"""The run's CSV tables: what was said of every target image, and what could not be read."""
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.adapt.data.image_files import Images
+from scda.adapt.data.scan import Rejected
+from scda.adapt.discovery.discover import entropy
+from scda.adapt.export.finish import RADII, Final
+from scda.models.errors import GateError, UsageError
+from scda.models.files import write_atomically
+from scda.models.index import normalised
+from scda.models.predictor import OUTLIER_QUANTILE
+
+DISCOVERY = (
+    "path",
+    "pseudo_label",
+    "entropy",
+    "cluster",
+    "distance",
+    "confidence",
+    "margin",
+    "second",
+    "outlier",
+)
+
+
+@dataclass(frozen=True)
+class TargetRow:
+    """What was said of one target image."""
+
+    path: str  # relative to the target folder
+    pseudo_label: str  # class id it was last trained as; empty where it was not
+    entropy: float  # nats
+    cluster: str  # class id that the model gives it
+    distance: float  # to that class's centroid, 0 to 2
+    confidence: float  # 0 to 1
+    margin: float  # first minus second probability
+    second: str  # class id of the second probability
+    outlier: bool  # farther from every centroid than 99% of that class's own images
+
+
+def write_discovery(path: Path, final: Final, target: Images) -> None:
+    """Write discovery.csv: per target image its pseudo-label, class, distance and doubts."""
+    ids = np.array(final.class_ids, object)
+    entropies = entropy(np.log(np.maximum(final.probabilities, np.finfo(np.float32).tiny)))
+    distances = _distances(final)
+    ranked = np.argsort(-final.probabilities, axis=1, kind="stable")[:, :2]
+    surest = np.take_along_axis(final.probabilities, ranked, axis=1)
+    rows = zip(
+        target.names(),
+        _pseudo_labels(final, ids),
+        _decimals(entropies),
+        ids[final.predicted],
+        _decimals(distances[np.arange(len(distances)), final.predicted]),
+        _decimals(surest[:, 0]),
+        _decimals(surest[:, 0] - surest[:, 1]),
+        ids[ranked[:, 1]],
+        np.where(_outliers(final, distances), "true", "false"),
+        strict=True,
+    )
+    write_table(path, DISCOVERY, rows)
+
+
+def read_discovery(path: Path) -> list[TargetRow]:
+    """Return the rows of discovery.csv.
+
+    Raises:
+        UsageError: If the file is not there.
+        GateError: If it is damaged, or of a version that said less.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        raise UsageError(f"{path}: not there; want a finished run, train it again") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    missing = [name for name in DISCOVERY if name not in (rows.fieldnames or ())]
+    if missing:
+        raise GateError(f"{path}: no column {missing[0]}; train the run again with this version")
+    try:
+        return [_row(fields) for fields in rows]
+    except (TypeError, ValueError) as error:
+        raise GateError(f"{path}: damaged: {error}") from None
+
+
+def write_rejected(path: Path, rejected: list[Rejected]) -> None:
+    """Write rejected.csv: per unusable file its code and why."""
+    rows = ((bad.path, bad.code, bad.message) for bad in rejected)
+    write_table(path, ("path", "error_code", "error"), rows)
+
+
+def read_rejected(path: Path) -> list[dict[str, str]]:
+    """Return the rows of rejected.csv; none where there is no such file."""
+    if not path.is_file():
+        return []
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _row(fields: dict[str, str]) -> TargetRow:
+    return TargetRow(
+        path=fields["path"],
+        pseudo_label=fields["pseudo_label"],
+        entropy=float(fields["entropy"]),
+        cluster=fields["cluster"],
+        distance=float(fields["distance"]),
+        confidence=float(fields["confidence"]),
+        margin=float(fields["margin"]),
+        second=fields["second"],
+        outlier=fields["outlier"] == "true",
+    )
+
+
+def _pseudo_labels(final: Final, ids: NDArray[np.object_]) -> NDArray[np.object_]:
+    pseudo = np.full(len(final.predicted), "", object)
+    if final.discovery:
+        candidates = final.discovery.candidates
+        pseudo[candidates.known] = ids[candidates.known_labels]
+        pseudo[candidates.implicit] = ids[len(final.class_names) + final.discovery.implicit_labels]
+    return pseudo
+
+
+def _distances(final: Final) -> NDArray[np.float32]:
+    """Return the distance of every target image to every centroid, (N, C)."""
+    cosines = normalised(final.features) @ final.centroids.T
+    return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
+
+
+def _outliers(final: Final, distances: NDArray[np.float32]) -> NDArray[np.bool_]:
+    radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in final.distances]
+    return np.asarray((distances > np.array(radii)).all(axis=1))
+
+
+def _decimals(values: NDArray[np.float32]) -> Iterable[str]:
+    return (f"{value:.6f}" for value in values)
+
+
+def write_table(path: Path, header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a CSV file, whole or not at all."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(header)
+    writer.writerows(rows)
+    # A file name need not be UTF-8: its bytes are written as they are.
+    write_atomically(path, buffer.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,0 +1,1 @@
+"""What a run stands on: device, processes, random numbers, signals, progress."""

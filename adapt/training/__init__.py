@@ -1,0 +1,1 @@
+"""Algorithm 2: losses, networks, sampling, the loop and its checkpoints."""

@@ -1,0 +1,213 @@
+"""The two training stages of SCDA, and the one loop both run in."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+from torch import Generator, Tensor, nn
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.runtime import distributed
+from scda.adapt.training.inputs import Inputs, Pseudo
+from scda.adapt.training.losses import (
+    adversarial,
+    class_confusion,
+    class_correlation,
+    reverse_gradient,
+)
+from scda.adapt.training.networks import Networks
+from scda.adapt.training.sampling import labelled, shuffled
+from scda.models.errors import GateError
+
+# Gets the step and its losses, none where it was skipped; a true answer stops the stage.
+OnStep = Callable[[int, dict[str, float]], bool | None]
+_MOST_SKIPPED = 3  # steps in a row without a finite loss
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage has come: with its weights and generator, all that is needed to go on."""
+
+    step: int = 0
+    skipped: tuple[int, ...] = ()  # steps without a finite loss
+    optimizer: dict[str, Any] | None = None
+    scaler: dict[str, Any] | None = None  # of losses in fp16; empty in another precision
+
+
+class Stopped(Exception):  # noqa: N818 - no error
+    """A stage was stopped after a step."""
+
+    def __init__(self, progress: Progress) -> None:
+        """Keep how far it came."""
+        super().__init__(f"stopped after step {progress.step}")
+        self.progress = progress
+
+
+class Diverged(GateError):  # noqa: N818 - as the others
+    """A stage lost its way: no finite loss several times in a row, or weights that are none."""
+
+
+def pretrain(
+    networks: Networks,
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    generator: Generator,
+    on_step: OnStep,
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
+    """Separate known from unknown target images by the game between C and F.
+
+    C minimises L_s + L_adv + L_kcc, F minimises L_s - L_adv + L_kcc.
+
+    Args:
+        networks: Trained in place.
+        source: With labels 0 to K - 1.
+        target: (M, D_backbone).
+        config: Of the run.
+        generator: Of the batches, as it was before the first step.
+        on_step: Called after every step.
+        progress: Of an earlier, stopped call.
+
+    Returns:
+        The steps that were skipped, for want of a finite loss.
+
+    Raises:
+        Stopped: If `on_step` asks for it.
+        Diverged: If a smaller learning rate is needed.
+
+    Source: SCDA, Eq. 5 and 6.
+    """
+    num_known, temperature = int(source.labels.max()) + 1, config.temperature
+    source_batches = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
+    target_batches = shuffled(len(target), config.batch_size, generator)
+
+    def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+        features = networks.features(target[target_batch])
+        correlation = class_correlation(networks.classify(features), temperature=temperature)
+        against = networks.classify(reverse_gradient(features))
+        return {
+            "source": _cross_entropy(networks.logits(source.features[batch]), source.labels[batch]),
+            "adversarial": adversarial(against, form=config.adversary, temperature=temperature),
+            "known_confusion": class_confusion(
+                correlation, num_classes=num_known, rows=config.confusion_rows
+            ),
+        }
+
+    batches = zip(source_batches, target_batches, strict=False)
+    batches_to_go = islice(batches, progress.step, config.pretrain_length(num_known))
+    return _minimise(networks, losses, batches_to_go, config, on_step, progress)
+
+
+def retrain(
+    networks: Networks,
+    inputs: Inputs,
+    source_labels: Tensor,
+    pseudo: Pseudo,
+    config: TrainConfig,
+    generator: Generator,
+    on_step: OnStep,
+    progress: Progress = Progress(),
+) -> tuple[int, ...]:
+    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc; else as `pretrain`.
+
+    Source: SCDA, Eq. 9 to 11.
+    """
+    size, sampling = config.batch_size, config.sampling
+    source_batches = labelled(source_labels, size, generator, sampling=sampling)
+    pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
+    target_batches = shuffled(inputs.num_target, size, generator)
+    drawn = zip(source_batches, pseudo_batches, target_batches, strict=False)
+    # Drawn before the first step: images may then be read ahead, and the generator is where it
+    # is however far ahead that was.
+    steps = list(islice(drawn, config.round_length(inputs.num_target)))
+    plan = [(source, pseudo.rows[rows], target) for source, rows, target in steps]
+
+    def losses(views: tuple[Tensor, ...], step: tuple[Tensor, ...]) -> dict[str, Tensor]:
+        source, rows, _ = step
+        # Source and target never share a pass: batch norm would mix their statistics.
+        of_source, of_pseudo, of_target = map(networks.logits, views)
+        correlation = class_correlation(of_target, temperature=config.temperature)
+        return {
+            "source": _cross_entropy(of_source, source_labels[source]),
+            "pseudo": _cross_entropy(of_pseudo, pseudo.labels[rows]),
+            "confusion": class_confusion(
+                correlation, num_classes=correlation.shape[1], rows=config.confusion_rows
+            ),
+        }
+
+    done = progress.step
+    to_go = zip(inputs.batches(plan, generator, done=done), steps[done:], strict=True)
+    return _minimise(networks, losses, to_go, config, on_step, progress)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels.to(logits.device, non_blocking=True))
+
+
+def _minimise(
+    networks: Networks,
+    losses: Callable[..., dict[str, Tensor]],
+    batches: Iterator[tuple[Any, ...]],
+    config: TrainConfig,
+    on_step: OnStep,
+    progress: Progress,
+) -> tuple[int, ...]:
+    """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
+    modules, optimizer = networks.modules, _optimizer(networks, config)
+    scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
+    if progress.optimizer:
+        optimizer.load_state_dict(progress.optimizer)
+    if progress.scaler:
+        scaler.load_state_dict(progress.scaler)
+    step, skipped = progress.step, progress.skipped
+    modules.train()
+    for step, batch in enumerate(batches, progress.step + 1):
+        by_name = losses(*batch)
+        total = torch.stack(list(by_name.values())).sum()
+        optimizer.zero_grad(set_to_none=True)
+        if total.isfinite():
+            scaler.scale(total).backward()
+            distributed.average_gradients(modules)
+            if config.clip_grad:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(modules.parameters(), config.clip_grad)
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            skipped, by_name = _skip(step, skipped, config), {}
+        if on_step(step, {name: loss.item() for name, loss in by_name.items()}):
+            distributed.average_statistics(modules)
+            raise Stopped(Progress(step, skipped, optimizer.state_dict(), scaler.state_dict()))
+    distributed.average_statistics(modules)
+    if not all(tensor.isfinite().all() for tensor in modules.state_dict().values()):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
+    """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
+    new = [*networks.head.parameters(), *networks.classifier.parameters()]
+    learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
+    own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr}
+    return torch.optim.SGD(
+        [{"params": new}, own],
+        lr=config.lr,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+    )
+
+
+def _skip(step: int, skipped: tuple[int, ...], config: TrainConfig) -> tuple[int, ...]:
+    skipped = (*skipped, step)
+    if skipped[-_MOST_SKIPPED:] == tuple(range(step - _MOST_SKIPPED + 1, step + 1)):
+        raise _diverged(step, config)
+    return skipped
+
+
+def _diverged(step: int, config: TrainConfig) -> Diverged:
+    return Diverged(f"training diverged at step {step}; try a smaller --lr than {config.lr}")

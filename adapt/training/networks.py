@@ -1,0 +1,86 @@
+"""F and C in PyTorch: training passes in any precision, inference, and batch statistics."""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
+
+from scda.adapt.runtime.device import DTYPES
+
+_BATCHNORM_ROWS = 4096
+
+
+@dataclass
+class Networks:
+    """F, whose backbone is the identity where features are its input, and C, new in every round.
+
+    Outputs are float32 whatever the precision in between: losses and entropies need it.
+    """
+
+    head: nn.Module  # (N, D_backbone) → (N, D)
+    classifier: nn.Module  # (N, D) → (N, C)
+    backbone: nn.Module = field(default_factory=nn.Identity)  # a batch of inputs → (N, D_backbone)
+    precision: str = "fp32"  # of passes in training
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are; inputs are brought there."""
+        return next(self.head.parameters()).device
+
+    @property
+    def modules(self) -> nn.ModuleList:
+        """All three, to train or to move at once."""
+        return nn.ModuleList([self.backbone, self.head, self.classifier])
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """Return F(x), (N, D)."""
+        with self._autocast():
+            features: Tensor = self.head(self.backbone(inputs.to(self.device, non_blocking=True)))
+        return features.float()
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Return C's logits, (N, C), of F's features."""
+        with self._autocast():
+            logits: Tensor = self.classifier(features)
+        return logits.float()
+
+    def logits(self, inputs: Tensor) -> Tensor:
+        """Return C(F(x)), (N, C)."""
+        return self.classify(self.features(inputs))
+
+    def _autocast(self) -> torch.autocast:
+        enabled = self.precision != "fp32"
+        return torch.autocast(self.device.type, DTYPES[self.precision], enabled=enabled)
+
+
+@torch.no_grad()
+def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits (N, C) and F's features (N, D) of backbone features, both on the CPU.
+
+    With the stored batch statistics, and in float32 as the exported model.
+    """
+    networks.head.eval()
+    networks.classifier.eval()
+    device = networks.device
+    parts = [networks.head(rows.to(device)) for rows in features.split(_BATCHNORM_ROWS)]
+    adapted = torch.cat(parts)
+    return networks.classifier(adapted).cpu(), adapted.cpu()
+
+
+def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
+    """Make the stored batch statistics those of the whole target, for this F (choice 21).
+
+    A large target goes in parts of one size, each a sample of the whole: their mean is taken.
+    """
+    parts = math.ceil(len(target) / _BATCHNORM_ROWS)
+    samples = (target[part::parts] for part in range(parts))
+    update_bn(samples, networks.head, device=networks.device)
+
+
+@torch.no_grad()
+def reject_more(networks: Networks, num_known: int, nats: float) -> None:
+    """Add to the logits of everything that is no known class."""
+    assert isinstance(networks.classifier, nn.Linear)
+    networks.classifier.bias[num_known:] += nats

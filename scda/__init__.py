@@ -1,0 +1,1 @@
+"""Open-set domain adaptation: recognise the classes you named, find those nobody did."""

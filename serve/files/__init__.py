@@ -1,0 +1,1 @@
+"""Files that both labelling and review handle: class folders, target images."""

@@ -1,0 +1,1 @@
+"""The HTTP endpoint: application, queue, limits, routes and page."""

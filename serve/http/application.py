@@ -1,0 +1,103 @@
+"""The HTTP application: limits, then the predictor's answer, as JSON; see docs/serving.md."""
+
+import dataclasses
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from scda.models.errors import ImageError
+from scda.models.predictor import Prediction, Predictor
+from scda.serve.http.body import read_form_files, read_image_bytes
+from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
+from scda.serve.http.exemplars import Exemplars, serve_exemplars
+from scda.serve.http.inference_queue import Desk
+from scda.serve.http.metrics import Metrics
+from scda.serve.http.middleware import Door
+from scda.serve.http.model_card import serve_model_card
+from scda.serve.http.nearest import serve_nearest
+from scda.serve.http.neighbours import open_neighbours
+from scda.serve.http.openapi import FILE, ONE_IMAGE, body, errors, form
+from scda.serve.http.page import PUBLIC, serve_page
+from scda.serve.http.settings import Settings
+from scda.serve.imaging import Answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The answers to several images, in their order."""
+
+    results: list[Prediction | ErrorBody]
+
+
+METRICS = "/metrics"
+
+
+def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
+    """Return the application for one loaded bundle.
+
+    Args:
+        predictor: Answers every request.
+        settings: Its bundle, threads and provider were used to load the predictor.
+
+    Raises:
+        GateError: If the bundle's neighbours do not fit its model.
+    """
+    app = FastAPI(
+        title="scda",
+        version=version("scda"),
+        openapi_url="/docs.json",
+        docs_url=None,  # the pages would load their scripts from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
+    )
+    metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
+    app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
+    public = {*PUBLIC, METRICS} if settings.public_metrics else PUBLIC
+    app.add_middleware(Door, api_key=settings.api_key, metrics=metrics, public=public)
+    shape_errors(app)
+    desk, manifest = Desk(predictor, settings, metrics), predictor.manifest
+    exemplars = Exemplars(predictor.folder, manifest)
+    neighbours = open_neighbours(predictor.folder, manifest, width=predictor.session.width)
+    _serve_predictions(app, desk)
+    serve_nearest(app, desk, exemplars, neighbours)
+    serve_model_card(app, desk)
+    serve_exemplars(app, exemplars)
+    serve_page(app)
+    return app
+
+
+def _serve_predictions(app: FastAPI, desk: Desk) -> None:
+    settings = desk.settings
+
+    @app.post("/v1/predict", response_model=Prediction, responses=errors(), openapi_extra=ONE_IMAGE)
+    async def predict(request: Request) -> JSONResponse:
+        """Say what one image shows: form field `image`, or the file itself as the body."""
+        async with desk.place():
+            data = await read_image_bytes(request, max_bytes=settings.max_bytes)
+            (answer,) = await desk.answer([data])
+        if isinstance(answer, ImageError):
+            raise answer
+        return JSONResponse(answer.to_json())
+
+    @app.post(
+        "/v1/predict_batch",
+        response_model=Results,
+        responses=errors(),
+        openapi_extra=body(form("images", {"type": "array", "items": FILE, "minItems": 1})),
+    )
+    async def predict_batch(request: Request) -> JSONResponse:
+        """Say what several images show; a bad one has an error in its place."""
+        limits = {"max_bytes": settings.max_bytes, "max_files": settings.max_files}
+        async with desk.place():
+            files = await read_form_files(request, "images", **limits)
+            answers = await desk.answer(files)
+        return JSONResponse({"results": [_result(request, answer) for answer in answers]})
+
+
+def _result(request: Request, answer: Answer) -> dict[str, Any]:
+    if isinstance(answer, ImageError):
+        return error_body(request, answer.code, str(answer))
+    return answer.to_json()

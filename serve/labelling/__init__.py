@@ -1,0 +1,1 @@
+"""Labelling folders: sources in, one row per file out."""

@@ -1,0 +1,67 @@
+"""Read and prepare images for another process: `python -m scda.serve.labelling.decode_worker`.
+
+Standard input has a JSON list of paths or URIs on each line. The answer to one is a line with a
+list of `null`, or `[code, message]` for a bad file, and behind it the bytes of the good ones'
+pixels. It ends with its input, and so with the process that asks, however that one ends.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from PIL import Image
+
+from scda.models.errors import ImageError
+from scda.models.images import read_file, read_image
+from scda.models.preprocess import Preprocessing
+from scda.serve.imaging import Prepared, prepare
+
+
+def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
+    """Return the pixels of each file, in order, or why there are none."""
+    return [prepare(preprocessing.apply, partial(_read, str(file))) for file in files]
+
+
+def _read(file: str) -> Image.Image:
+    if "://" not in file:
+        return read_file(Path(file))
+    # Here: it takes longer to import than all the rest.
+    from scda.serve.labelling.object_stores import read_stored
+
+    return read_image(read_stored(file))
+
+
+def main() -> None:
+    """Answer until the input ends; the one argument is the preprocessing as JSON."""
+    # Whoever asks is gone: end without a word.
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    answers = _only_for_answers(sys.stdout.fileno())
+    preprocessing = Preprocessing.from_json(json.loads(sys.argv[1]))
+    for line in sys.stdin.buffer:
+        _answer(answers, prepare_files(preprocessing, json.loads(line)))
+
+
+def _only_for_answers(stdout: int) -> BinaryIO:
+    """Return standard output as a file; what a library prints goes to standard error from here."""
+    answers = os.fdopen(os.dup(stdout), "wb")
+    os.dup2(sys.stderr.fileno(), stdout)
+    return answers
+
+
+def _answer(answers: BinaryIO, prepared: Sequence[Prepared]) -> None:
+    bad = [[p.code, str(p)] if isinstance(p, ImageError) else None for p in prepared]
+    answers.write(json.dumps(bad).encode() + b"\n")
+    for pixels in prepared:
+        if not isinstance(pixels, ImageError):
+            answers.write(pixels.data)
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The output formats of labelling, one file each."""

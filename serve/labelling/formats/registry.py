@@ -1,0 +1,64 @@
+"""The file formats of a labelling, by the ending of the file's name.
+
+A new format is one module with one function, and one entry here.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from scda.serve.labelling import summary
+from scda.serve.labelling.formats import embeddings, fiftyone, labelstudio, lines, parquet
+from scda.serve.labelling.formats.rows import About, Write
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to write rows."""
+
+    write: Callable[[BinaryIO, About], AbstractContextManager[Write]]
+    head: bytes  # how every file of it begins
+    beside: Callable[[About], bytes] | None = None  # a second file, which the first one needs
+    beside_ending: str = ""
+    beside_head: bytes = b""
+
+
+FORMATS = {
+    ".csv": Format(lines.write_csv, lines.CSV_HEAD),
+    ".jsonl": Format(lines.write_jsonl, lines.JSONL_HEAD),
+    ".parquet": Format(parquet.write_parquet, parquet.HEAD),
+    ".labelstudio.json": Format(
+        labelstudio.write_tasks,
+        labelstudio.HEAD,
+        labelstudio.labelling_config,
+        ".labelstudio.xml",
+        labelstudio.CONFIG_HEAD,
+    ),
+    ".fiftyone.json": Format(fiftyone.write_labels, fiftyone.HEAD),
+}
+EMBEDDINGS = {".npy": Format(embeddings.write_npy, embeddings.HEAD)}
+_ALL = (*FORMATS.values(), *EMBEDDINGS.values())
+_heads = (head for one in _ALL for head in (one.head, one.beside_head) if head)
+HEADS = (*_heads, summary.HEAD)
+
+
+def ending(path: Path, formats: Mapping[str, Format]) -> str | None:
+    """Return the ending of a file's name that says its format, if it has one."""
+    name = path.name.lower()
+    return next((end for end in formats if name.endswith(end) and name != end), None)
+
+
+def path_beside(path: Path, formats: Mapping[str, Format]) -> Path | None:
+    """Return where the second file of a format stands, if it has one."""
+    end = ending(path, formats)
+    if end is None or not formats[end].beside:
+        return None
+    return path.with_name(path.name[: -len(end)] + formats[end].beside_ending)
+
+
+def endings(formats: Mapping[str, Format]) -> str:
+    """Return what to tell a person who gave another ending."""
+    *others, last = formats
+    return f"{', '.join(others)} or {last}" if others else last

@@ -1,0 +1,180 @@
+"""What a labelling has done so far, beside its output: a killed one goes on where it stopped.
+
+A hidden file of JSON lines: the job, then one line for each batch, flushed. Outputs are made anew
+from it, so that each ends as if nothing had happened; it goes away when they stand.
+"""
+
+import base64
+import glob
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from scda.models.errors import ImageError, UsageError
+from scda.models.files import TEMPORARY, errors_named, locked
+from scda.models.predictor import Prediction
+from scda.serve.labelling.formats.rows import Row
+
+Job = dict[str, Any]  # plain JSON values: all that rows depend on
+
+
+class Journal:
+    """An open journal: the batches that an earlier try did, and a place for the next ones."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        """Take a file that stands after its job's line."""
+        self._path, self._file = path, file
+
+    def batches(self) -> Iterator[list[Row]]:
+        """Yield the rows of every whole batch; what a kill cut off is taken away."""
+        while True:
+            start = self._file.tell()
+            rows = _parsed(self._file.readline())
+            if rows is None:
+                break
+            yield [_row(fields) for fields in rows]
+        with errors_named(self._path):
+            self._file.seek(start)
+            self._file.truncate()
+
+    def append(self, rows: Sequence[Row], *, features: bool) -> None:
+        """Add a batch; `features` are wanted again where they are an output."""
+        line = json.dumps([_fields(row, features=features) for row in rows]).encode()
+        with errors_named(self._path):
+            self._file.write(line + b"\n")
+            self._file.flush()
+
+
+@contextmanager
+def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator[Journal | None]:
+    """Give the journal of a labelling; it is removed at the end, and stays after an error.
+
+    Args:
+        outputs: Every file that will be written; the journal lies beside the first one. Where
+            there is none there is no journal.
+        job: What a resumed labelling must have in common with the one before.
+        resume: Whether to go on with what an earlier try did; else it is forgotten.
+
+    Raises:
+        UsageError: If a resumed job is another one, there is no file to keep a journal beside, or
+            another process is at work on it.
+    """
+    if not outputs:
+        if resume:
+            raise UsageError("--resume needs an output that is a file; what went to stdout is gone")
+        yield None
+        return
+    path = journal_path(outputs[0])
+    with _opened(path) as file:
+        if not resume:
+            file.truncate()
+        _settle_job(path, file, job)
+        _remove_left_behind(outputs)
+        yield Journal(path, file)
+        path.unlink()  # before the lock goes: nobody else's can be removed
+
+
+def done_before(journal: Journal | None, files: Iterator[tuple[str, Path]]) -> Iterator[list[Row]]:
+    """Yield what an earlier try did, and pass over its files.
+
+    Raises:
+        UsageError: If the files are others by now.
+    """
+    for rows in journal.batches() if journal else ():
+        if [row.path for row in rows] != [name for name, _ in islice(files, len(rows))]:
+            raise UsageError(
+                f"cannot resume: files up to {rows[-1].path} changed since; "
+                "without --resume it starts again"
+            )
+        yield rows
+
+
+def kept(
+    journal: Journal | None, batches: Iterable[list[Row]], *, features: bool
+) -> Iterator[list[Row]]:
+    """Yield batches of rows as they come, each in the journal first."""
+    for rows in batches:
+        if journal:
+            journal.append(rows, features=features)
+        yield rows
+
+
+def journal_path(output: Path) -> Path:
+    """Return where the journal of a labelling is whose first output is this file."""
+    return output.with_name(f".{output.name}.journal")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Return the file of a journal, which no other process has."""
+    with errors_named(path):
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+    if not locked(file):
+        file.close()
+        raise UsageError(f"{path}: another labelling is at work on it; wait, or give another --out")
+    if os.fstat(file.fileno()).st_nlink:
+        return file
+    file.close()  # the other labelling ended this very moment, and took its journal away
+    return _opened(path)
+
+
+def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
+    before = _parsed(file.readline())
+    if before is None:  # a new file, or one whose first line was cut off
+        with errors_named(path):
+            file.seek(0)
+            file.truncate()
+            file.write(json.dumps(job).encode() + b"\n")
+            file.flush()
+        return
+    for name, now in json.loads(json.dumps(job)).items():
+        was = before.get(name) if isinstance(before, dict) else None
+        if now != was:
+            raise UsageError(
+                f"{path}: cannot resume: {name} was {was!r}, is {now!r}; "
+                "without --resume it starts again"
+            )
+
+
+def _remove_left_behind(outputs: Sequence[Path]) -> None:
+    """Remove the unfinished outputs of a killed try: they are made anew."""
+    random = "?" * 8  # what `mkstemp` adds; more belongs to an output with a longer name
+    for output in outputs:
+        for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.{random}"):
+            with suppress(OSError), stale.open("rb") as file:
+                if locked(file):
+                    stale.unlink()
+
+
+def _parsed(line: bytes) -> Any:
+    """Return what a line says, or nothing where it is torn."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _fields(row: Row, *, features: bool) -> dict[str, Any]:
+    if isinstance(row.answer, ImageError):
+        return {"path": row.path, "code": row.answer.code, "error": str(row.answer)}
+    fields = {"path": row.path, "answer": row.answer.to_json(), "review": row.review}
+    if features and row.features is not None:
+        fields["features"] = base64.b64encode(row.features.astype("<f4").tobytes()).decode()
+    return fields
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    if "code" in fields:
+        return Row(fields["path"], ImageError(fields["code"], fields["error"]))
+    answer = fields["answer"]
+    lists = {name: tuple(answer[name]) for name in ("nearest", "top")}
+    text = fields.get("features")
+    features = None if text is None else np.frombuffer(base64.b64decode(text), "<f4")
+    return Row(fields["path"], Prediction(**{**answer, **lists}), fields["review"], features)

@@ -1,0 +1,163 @@
+"""Folders of images to rows: one per file, streaming, in sorted order, in constant memory."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import DataError, UsageError
+from scda.models.predictor import Predictor
+from scda.serve.labelling.file_lists import Listed, open_files
+from scda.serve.labelling.formats.rows import About, Row
+from scda.serve.labelling.journal import Job, done_before, kept, open_journal
+from scda.serve.labelling.outputs import (
+    DEFAULTS,
+    Options,
+    check_outs,
+    replaced,
+    write_rows,
+    written,
+)
+from scda.serve.labelling.pipeline import batches_at_work, in_order
+from scda.serve.labelling.sources import ALL, Choice, Inputs, expanded
+from scda.serve.labelling.summary import Summary, Tally
+
+# On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
+_BATCH_SIZE = {"cpu": 8, "cuda": 32}
+_FEW = 200  # files; below it, processes would start longer than they would help
+
+
+def label(
+    predictor: Predictor,
+    inputs: Sequence[Path],
+    outs: Sequence[str],
+    *,
+    options: Options = DEFAULTS,
+    choice: Choice = ALL,
+    files_from: str | None = None,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    max_errors: int | None = None,
+    on_progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
+) -> Summary:
+    """Write one row per file under `inputs` to every output; a bad file has a row, too.
+
+    A row's path is relative to the folder where one folder is given; else it starts with the
+    input as it was given.
+
+    Args:
+        predictor: The loaded bundle.
+        inputs: Folders, single files, or patterns.
+        outs: As in `write_rows`. Earlier results of these names are replaced, never labelled.
+        options: What else is written, and what rows say.
+        choice: Which of the files are labelled.
+        files_from: In place of inputs: a list of files, or `-` for one on standard input.
+        batch_size: Files per call of the model; the last call gets what is left. None takes what
+            suits its provider.
+        workers: Processes that read and decode; with 0 this one does. None takes the CPUs this
+            process may use, or 0 where starting processes would take longer than the files.
+        resume: Whether to go on where a stopped labelling with the same first output stopped.
+        max_errors: Gives up when more files have failed.
+        on_progress: Called with the files done, in all, and failed so far, after each batch.
+
+    Raises:
+        UsageError: If an input or output does not exist or is wrong, inputs overlap, or what is
+            resumed is another labelling.
+        DataError: If there is no file to label, or too many failed.
+    """
+    check_options(predictor, options)
+    found = expanded(inputs, choice)
+    check_outs(outs, options, found)
+    with open_files(found, files_from, replaced(outs, options), choice) as files:
+        total = sum(1 for _ in files)
+        if not total:
+            raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
+        hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
+        about = _about(predictor, files, options)
+        size = batch_size or _BATCH_SIZE[predictor.session.provider]
+        job = _job(predictor, files, options, size)
+        with (
+            open_journal(written(outs, options), job, resume=resume) as journal,
+            batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
+            write_rows(outs, about, options) as write,
+        ):
+
+            def take(rows: Sequence[Row]) -> None:
+                write(rows)
+                tally.add(rows)
+                on_progress(tally.num_done, total, tally.num_failed)
+                _check_errors(tally.errors, max_errors)
+
+            waiting = iter(files)
+            for rows in done_before(journal, waiting):
+                take(rows)
+            resumed = tally.num_done
+            todo = in_order(start, ahead, waiting, batch_size=size)
+            for rows in kept(journal, todo, features=options.embeddings is not None):
+                take(rows)
+        summary = Summary(
+            **tally.counts(),
+            hidden=hidden,
+            resumed=resumed,
+            seconds=time.monotonic() - started,
+            provider=predictor.session.provider,
+            model_id=about.model_id,
+            names_version=about.names_version,
+        )
+        if options.summary:
+            summary.write(options.summary)
+        return summary
+
+
+def _check_errors(errors: Counter[str], most: int | None) -> None:
+    if most is not None and errors.total() > most:
+        (code, count), *_ = errors.most_common(1)
+        raise DataError(
+            f"{errors.total()} files failed, {count} of them {code}; want {most} at most "
+            "(--max-errors); --resume goes on"
+        )
+
+
+def _job(predictor: Predictor, files: Inputs | Listed, options: Options, batch_size: int) -> Job:
+    return {
+        "model_id": predictor.manifest.id,
+        "names_version": predictor.names.version,
+        **files.job,
+        "top": options.top,
+        "min_confidence": options.min_confidence,
+        "embeddings": options.embeddings is not None,
+        # Of a batch of another size the last digits differ.
+        "batch_size": batch_size,
+        "provider": predictor.session.provider,
+    }
+
+
+def check_options(predictor: Predictor, options: Options) -> None:
+    """Refuse options of rows that this bundle has no answer to.
+
+    Raises:
+        UsageError: If a confidence is none, or there are not that many classes.
+    """
+    if not 0 <= options.min_confidence <= 1:
+        raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
+    num_classes = len(predictor.standing)
+    if options.top is not None and not 1 <= options.top <= num_classes:
+        raise UsageError(f"--top {options.top}; want 1 to {num_classes}, the number of classes")
+
+
+def _about(predictor: Predictor, files: Inputs | Listed, options: Options) -> About:
+    return About(
+        model_id=predictor.manifest.id,
+        names_version=predictor.names.version,
+        classes=predictor.standing,
+        width=predictor.session.width,
+        root=files.root,
+        image_root=options.image_root,
+    )
+
+
+def _processes(workers: int | None, files: int) -> int:
+    few = 0 if files < _FEW else usable_cpus()
+    return few if workers is None else workers

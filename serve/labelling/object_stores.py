@@ -1,0 +1,118 @@
+"""Files by URI, such as s3://bucket/photos: pyarrow, which knows the clouds, lists and reads them.
+
+What stands behind `://` is taken as it is, a bucket and a key; nothing in it is quoted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pyarrow import ArrowException
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+
+from scda.models.errors import ImageError, UsageError
+from scda.models.files import is_hidden
+from scda.models.images import MAX_BYTES, read_bytes
+from scda.serve.labelling.sources import Choice
+
+
+def is_uri(name: str) -> bool:
+    """Return whether a name is a URI and no local path."""
+    return "://" in name
+
+
+def place(name: str) -> tuple[FileSystem, str]:
+    """Return the file system of a URI or a local path, and the path in it.
+
+    Raises:
+        UsageError: If pyarrow knows no such file system, or cannot reach it.
+    """
+    if not is_uri(name):
+        return LocalFileSystem(), str(Path(name).absolute())
+    scheme, _, rest = name.partition("://")
+    bucket, _, key = rest.partition("/")
+    system, base = _system(f"{scheme}://{bucket}/")
+    return system, f"{base.rstrip('/')}/{key}".rstrip("/")
+
+
+@cache  # it holds connections
+def _system(uri: str) -> tuple[FileSystem, str]:
+    try:
+        system, base = FileSystem.from_uri(uri)
+    except (OSError, ArrowException) as error:
+        raise UsageError(f"{uri}: cannot be reached: {error}") from None
+    return system, str(base)
+
+
+def read_stored(name: str) -> bytes:
+    """Return the bytes of a file, by URI or by local path.
+
+    Raises:
+        ImageError: With code `unreadable`, or `too_many_bytes` above `MAX_BYTES`.
+    """
+    if not is_uri(name):
+        return read_bytes(Path(name))
+    try:
+        system, path = place(name)
+        with system.open_input_file(path) as file:
+            size = file.size()
+            data = bytes(file.read()) if size <= MAX_BYTES else b""
+    except (OSError, ArrowException, UsageError) as error:
+        raise ImageError("unreadable", f"cannot read: {error}") from None
+    if size > MAX_BYTES:
+        raise ImageError("too_many_bytes", f"{size:,} bytes, at most {MAX_BYTES:,} are read")
+    return data
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The files under one URI; iterating gives a row's path and the file's own URI."""
+
+    uri: str
+    choice: Choice
+    alone: bool  # the one input: a row's path is relative to it
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        """Yield every chosen file in the order of `walk`; hidden ones are passed over.
+
+        Raises:
+            UsageError: If the URI cannot be read.
+        """
+        system, root = place(self.uri)
+        for path in self._paths(system, root):
+            uri = self.uri.rstrip("/") + path[len(root) :]
+            name = (path[len(root) + 1 :] if self.alone else "") or uri
+            if self.choice.takes(name):
+                yield name, uri
+
+    def _paths(self, system: FileSystem, root: str) -> Iterator[str]:
+        try:
+            kind = system.get_file_info(root).type
+        except OSError as error:
+            raise UsageError(f"{self.uri}: cannot read: {error}") from None
+        if kind == FileType.NotFound:
+            raise UsageError(f"{self.uri}: no such file or folder")
+        if kind == FileType.File:
+            yield root
+        else:
+            yield from _walk(system, root, recursive=self.choice.recursive)
+
+
+def _walk(system: FileSystem, folder: str, *, recursive: bool) -> Iterator[str]:
+    """Yield every file under a folder, depth first; memory holds one folder's entries a level.
+
+    A folder that cannot be read is yielded itself: it fails as one unreadable file.
+    """
+    try:
+        entries = system.get_file_info(FileSelector(folder))
+    except OSError:
+        yield folder
+        return
+    for entry in sorted(entries, key=lambda entry: entry.base_name):
+        if is_hidden(entry.base_name):
+            continue
+        if entry.type == FileType.File:
+            yield entry.path
+        elif entry.type == FileType.Directory and recursive:
+            yield from _walk(system, entry.path, recursive=recursive)

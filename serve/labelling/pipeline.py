@@ -1,0 +1,96 @@
+"""Files to rows: several batches at work at a time, their rows in order, in constant memory."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.models.cpus import usable_cpus
+from scda.models.errors import ImageError
+from scda.models.predictor import TOP, Prediction, Predictor
+from scda.models.preprocess import Pixels
+from scda.serve.imaging import Prepared, usable, with_errors
+from scda.serve.labelling.decoders import decoders
+from scda.serve.labelling.formats.rows import Row
+from scda.serve.labelling.outputs import DEFAULTS, Options
+
+Files = Sequence[tuple[str, Path]]  # the path to stand in the row, and the file
+Start = Callable[[Files], Future[list[Row]]]
+
+
+@contextmanager
+def batches_at_work(
+    predictor: Predictor, workers: int, options: Options = DEFAULTS
+) -> Iterator[tuple[Start, int]]:
+    """Give what starts a batch of files on its way to rows, and how many are worth having there.
+
+    Each batch has a thread, which waits for a decoding process, then for its turn at the model.
+
+    Args:
+        predictor: The loaded bundle.
+        workers: Processes that decode; with 0 this one does.
+        options: What rows say.
+    """
+    at_once = predictor.session.at_once
+    turn = threading.Semaphore(at_once)
+    threads = at_once + (workers or usable_cpus())
+    with decoders(predictor.manifest.preprocessing, workers) as decode, _pool(threads) as pool:
+
+        def rows(batch: Files) -> list[Row]:
+            prepared = decode([path for _, path in batch])
+            with turn:
+                return rows_of(predictor, [name for name, _ in batch], prepared, options)
+
+        # Beyond one batch a thread, so that a slow one does not hold up those behind it.
+        yield lambda batch: pool.submit(rows, batch), 2 * threads
+
+
+def in_order(
+    start: Start, ahead: int, files: Iterable[tuple[str, Path]], *, batch_size: int
+) -> Iterator[list[Row]]:
+    """Yield the rows of files in order, `batch_size` at a time, with `ahead` batches at work."""
+    waiting, pending = iter(files), deque[Future[list[Row]]]()
+    while batch := list(islice(waiting, batch_size)):
+        pending.append(start(batch))
+        if len(pending) == ahead:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
+
+
+def rows_of(
+    predictor: Predictor, names: Sequence[str], prepared: Sequence[Prepared], options: Options
+) -> list[Row]:
+    """Return the row of each prepared file: what the model says, or why it was not asked."""
+    answers = with_errors(prepared, _answers(predictor, usable(prepared), options.top or TOP))
+    return [
+        Row(name, given)
+        if isinstance(given, ImageError)
+        else Row(name, given[0], given[0].confidence < options.min_confidence, given[1])
+        for name, given in zip(names, answers, strict=True)
+    ]
+
+
+def _answers(
+    predictor: Predictor, good: list[Pixels], top: int
+) -> list[tuple[Prediction, NDArray[np.float32]]]:
+    """Return the prediction and the features of each image."""
+    if not good:
+        return []
+    outputs = predictor.run(good)
+    return list(zip(predictor.describe(outputs, top=top), outputs.features, strict=True))
+
+
+@contextmanager
+def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="scda-label")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error, nobody needs the files still waiting

@@ -1,0 +1,1 @@
+"""Labelling on a cluster with Ray Data."""

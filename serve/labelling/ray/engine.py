@@ -1,0 +1,172 @@
+"""Labelling with Ray Data: the rows of the local engine, on as many machines as there are."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow.compute as pc
+from pyarrow.dataset import dataset
+
+from scda.models.files import folder_written_atomically
+from scda.models.predictor import Predictor
+from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
+from scda.serve.labelling.label import check_options
+from scda.serve.labelling.object_stores import is_uri, place
+from scda.serve.labelling.outputs import DEFAULTS, Options
+from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
+from scda.serve.labelling.ray.places import check_summary, checked_out, sources_of
+from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, packed
+from scda.serve.labelling.sources import ALL, Choice, Inputs
+from scda.serve.labelling.summary import Summary
+
+SUCCESS = "_SUCCESS"  # an empty object: every part is there; readers of Parquet pass over it
+_BATCH_SIZE = 32
+_BATCHES_A_TASK = 8  # some seconds of one core
+_ROWS_A_PART = 8 * ROW_GROUP
+
+
+def label_on_ray(
+    predictor: Predictor,
+    inputs: Sequence[str],
+    outs: Sequence[str],
+    *,
+    options: Options = DEFAULTS,
+    choice: Choice = ALL,
+    files_from: str | None = None,
+    batch_size: int | None = None,
+    provider: str = "auto",
+    threads: int = 0,
+    progress: bool = False,
+) -> Summary:
+    """Write one row per file to a folder of Parquet parts; rows are in no order.
+
+    Args:
+        predictor: The loaded bundle; every actor gets a copy of its files.
+        inputs: Folders, files and patterns that all machines see; or URIs.
+        outs: One folder or URI, new or empty. A folder appears at the end, whole; behind a URI
+            `SUCCESS` appears last.
+        options: What rows say, and where the summary goes.
+        choice: Which of the files are labelled.
+        files_from: In place of inputs: a list of files or URIs.
+        batch_size: Files per call of the model; None takes 32.
+        provider: As in `wants_gpus`.
+        threads: Of one actor's model, and the CPUs kept for it; 0 is 1.
+        progress: Whether Ray shows bars.
+
+    Raises:
+        UsageError: If an input, an output or the cluster is not there or is wrong.
+        DataError: If there is no file to label.
+        ScdaError: If the cluster gives up.
+    """
+    check_options(predictor, options)
+    batch_size = batch_size or _BATCH_SIZE
+    out = checked_out(outs, inputs)
+    check_summary(options.summary)
+    outputs = [options.summary] if options.summary else []
+    sources = sources_of(inputs, files_from, choice, outputs)
+    hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))
+    started = time.monotonic()
+    with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
+        gpus = wants_gpus(ray, provider)
+        files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
+        rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
+        system, path = place(folder)
+        rows.write_parquet(
+            path,
+            filesystem=system,  # of a URI alone, Ray would take %xx, ? and # for more than a name
+            min_rows_per_file=_ROWS_A_PART,
+            row_group_size=ROW_GROUP,
+            schema=schema_of(predictor.manifest.id, predictor.names.version),
+            # It waits for storage; and with all CPUs taken by actors it would never start.
+            ray_remote_args={"num_cpus": 0},
+        )
+        labels, errors = _counts(folder)
+    summary = Summary(
+        labels=dict(labels.most_common()),
+        errors=dict(errors.most_common()),
+        hidden=hidden,
+        seconds=time.monotonic() - started,
+        provider="cuda" if gpus else "cpu",
+        model_id=predictor.manifest.id,
+        names_version=predictor.names.version,
+    )
+    if options.summary:
+        summary.write(options.summary)
+    return summary
+
+
+def _files(ray: ModuleType, sources: Sequence[Source], rows_a_block: int) -> Any:
+    """Return the dataset of names and files; each source is listed by one task, as it is needed."""
+    numbers = ray.data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
+    listed = numbers.map_batches(
+        list_files, fn_kwargs={"sources": sources, "here": os.getcwd()}, batch_size=1
+    )
+    # Ray makes one stage of the two: blocks leave the listing as they fill.
+    return listed.repartition(target_num_rows_per_block=rows_a_block)
+
+
+def _rows(
+    ray: ModuleType,
+    files: Any,
+    predictor: Predictor,
+    options: Options,
+    batch_size: int,
+    threads: int,
+    *,
+    gpus: bool,
+) -> Any:
+    """Return the dataset of rows.
+
+    Without GPUs both stages ask for the same, and Ray runs them in one actor: no pixels travel.
+    With GPUs decoding runs on every CPU of the cluster, beside a machine's GPU or far from it.
+    """
+    pixels = files.map_batches(
+        decode,
+        fn_kwargs={"preprocessing": predictor.manifest.preprocessing},
+        batch_size=batch_size,
+        batch_format="pyarrow",
+        num_cpus=1 if gpus else threads,
+    )
+    return pixels.map_batches(
+        Predict,
+        fn_constructor_kwargs={
+            "bundle": ray.put(packed(predictor.folder)),
+            "options": options,
+            "provider": "cuda" if gpus else "cpu",
+            "threads": threads,
+        },
+        batch_size=batch_size,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(min_size=1),
+        num_cpus=threads,
+        **({"num_gpus": 1} if gpus else {}),
+    )
+
+
+@contextmanager
+def _written_whole(out: str) -> Iterator[str]:
+    """Give the folder or URI that parts are written to."""
+    if not is_uri(out):
+        with folder_written_atomically(Path(out).absolute()) as draft:
+            yield str(draft)
+        return
+    yield out  # storage cannot rename
+    system, path = place(out)
+    system.open_output_stream(f"{path}/{SUCCESS}").close()
+
+
+def _counts(folder: str) -> tuple[Counter[str], Counter[str]]:
+    """Return the files per label and per error code, as they stand in what was written."""
+    system, path = place(folder)
+    labels, errors = Counter[str](), Counter[str]()
+    columns = {"label": labels, "error_code": errors}
+    for batch in dataset(path, filesystem=system).to_batches(columns=list(columns)):
+        for name, counter in columns.items():
+            for entry in pc.value_counts(batch[name].drop_null()).to_pylist():
+                counter[entry["values"]] += entry["counts"]
+    return labels, errors

@@ -1,0 +1,115 @@
+"""Labelled files put into a folder per class, with a manifest that says where each one went."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from scda.models.errors import ImageError, UsageError
+from scda.models.files import errors_named, file_written_atomically
+from scda.models.names import UNKNOWN
+from scda.serve.files.class_folders import ONE_DISK, Placer, check_mode, safe_names
+from scda.serve.labelling.formats.lines import csv_lines
+from scda.serve.labelling.formats.rows import About, Row, Write
+
+MANIFEST = "manifest.csv"
+REVIEW = "review"  # the folder of files that a person should look at
+COLUMNS = ("path", "class_id", "label", "placed_at", "error_code")
+
+
+def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
+    """Refuse a folder that files cannot be sorted into, before any work is done.
+
+    Raises:
+        UsageError: If it holds something, lies in an input, cannot be made, or there is no such
+            mode, or links would lead from one disk to another.
+    """
+    check_mode(mode)
+    place = folder.resolve()
+    for root in inputs:
+        if root.resolve() in (place, *place.parents):
+            raise UsageError(f"{folder}: inside {root}; want a folder outside what is labelled")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; want a new or empty folder to sort into")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty; want a new or empty folder to sort into")
+    if not place.parent.is_dir():
+        raise UsageError(f"{folder}: no folder {folder.parent}; want a folder in one that exists")
+    for root in inputs:
+        if mode == "hardlink" and root.exists() and not _on_one_disk(root, place):
+            raise UsageError(f"{folder}: not on the disk of {root}; {ONE_DISK}")
+
+
+@contextmanager
+def sort_files(folder: Path, mode: str, about: About) -> Iterator[Write]:
+    """Give a function that puts the files of rows into class folders; none is moved.
+
+    An error on the way takes everything away again.
+
+    Args:
+        folder: New or empty, as `check_sort` wants it.
+        mode: How a file gets there: copy, hardlink or symlink.
+        about: Names the classes, and where the files are.
+
+    Raises:
+        UsageError: If a file cannot be put there.
+    """
+    is_new = not folder.exists()
+    with errors_named(folder):
+        folder.mkdir(exist_ok=True)
+    sorter = _Sorter(folder, mode, about)
+    try:
+        with file_written_atomically(folder / MANIFEST) as file:
+            file.write(csv_lines([COLUMNS]))
+
+            def write(rows: Sequence[Row]) -> None:
+                lines = [sorter.place(row) for row in rows]
+                with errors_named(folder / MANIFEST):
+                    file.write(csv_lines(lines))
+
+            yield write
+    except BaseException:
+        for name in sorter.folders:
+            shutil.rmtree(folder / name, ignore_errors=True)
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+class _Sorter:
+    def __init__(self, folder: Path, mode: str, about: About) -> None:
+        names = safe_names(
+            (one.label for one in about.classes if one.kind != UNKNOWN),
+            reserved=(MANIFEST, REVIEW, UNKNOWN),
+        )
+        self._of_class = {
+            one.class_id: UNKNOWN if one.kind == UNKNOWN else names[one.label]
+            for one in about.classes
+        }
+        self._placer, self._about = Placer(folder, mode), about
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Every folder that a file may be put into."""
+        return (REVIEW, *self._of_class.values())
+
+    def place(self, row: Row) -> tuple[str, ...]:
+        """Put a row's file where it belongs, and return the manifest's line."""
+        answer = row.answer
+        if isinstance(answer, ImageError):
+            return (row.path, "", "", "", answer.code)
+        said = (row.path, answer.class_id, answer.label)
+        file = self._about.file(row)
+        name = REVIEW if row.review else self._of_class[answer.class_id]
+        try:
+            return (*said, self._placer.place(file, name).as_posix(), "")
+        except UsageError:
+            if file.is_file():
+                raise
+            return (*said, "", "unreadable")  # it was there a moment ago, when it was labelled
+
+
+def _on_one_disk(root: Path, place: Path) -> bool:
+    folder = place if place.exists() else place.parent
+    return root.stat().st_dev == folder.stat().st_dev

@@ -1,0 +1,166 @@
+"""Which files a labelling takes, and the path that each one's row gets."""
+
+import glob
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from scda.models.errors import UsageError
+from scda.models.files import count_hidden, walk
+from scda.serve.labelling.formats.registry import HEADS
+from scda.serve.labelling.journal import journal_path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which files of the inputs are labelled."""
+
+    recursive: bool = True  # those in sub-folders, too
+    follow_links: bool = False  # those in folders that a link leads to, too
+    include: tuple[str, ...] = ()  # patterns of names or paths; empty takes all
+    exclude: tuple[str, ...] = ()  # patterns; they win over `include`
+
+    def takes(self, path: str) -> bool:
+        """Return whether a row's path is chosen; `*` matches a `/` as well."""
+        name = path.rpartition("/")[2]
+
+        def fits(pattern: str) -> bool:
+            return fnmatchcase(path, pattern) or fnmatchcase(name, pattern)
+
+        included = not self.include or any(map(fits, self.include))
+        return included and not any(map(fits, self.exclude))
+
+
+ALL = Choice()
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The folders and single files to label; iterating gives a row's path and its file."""
+
+    roots: tuple[Path, ...]
+    outputs: frozenset[Path]  # resolved; results of this or an earlier labelling, no input
+    choice: Choice
+
+    def __iter__(self) -> Iterator[tuple[str, Path]]:
+        """Yield every chosen file in sorted order; nothing is kept, so it may be millions.
+
+        Raises:
+            UsageError: If an input cannot be read, or an output would replace an input.
+        """
+        for name, path in self._all():
+            if self.choice.takes(name):
+                yield name, path
+
+    @property
+    def root(self) -> Path:
+        """The absolute folder that the paths of rows are relative to."""
+        return (self._only_folder or Path()).absolute()
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What a resumed labelling must have in common, as plain JSON values."""
+        return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.choice)}
+
+    def count_hidden(self) -> int:
+        """Return how many hidden files and folders are passed over."""
+        journals = {journal_path(out).name for out in self.outputs}
+        return sum(
+            count_hidden(root, recursive=self.choice.recursive, ours=journals)
+            for root in self.roots
+            if root.is_dir()
+        )
+
+    def _all(self) -> Iterator[tuple[str, Path]]:
+        only, choice = self._only_folder, self.choice
+        for root in self.roots:
+            paths: Iterable[Path] = [root]  # one that vanished since has a row, too
+            if root.is_dir():
+                paths = walk(root, recursive=choice.recursive, follow_links=choice.follow_links)
+            for path in paths:
+                if not self._is_output(path):
+                    yield (path.relative_to(only) if only else path).as_posix(), path
+
+    @property
+    def _only_folder(self) -> Path | None:
+        return self.roots[0] if len(self.roots) == 1 and self.roots[0].is_dir() else None
+
+    @cached_property
+    def _output_names(self) -> set[str]:
+        return {out.name for out in self.outputs}
+
+    def _is_output(self, path: Path) -> bool:
+        # Names are compared first: resolving every path would cost more than walking.
+        if path.name not in self._output_names or path.resolve() not in self.outputs:
+            return False
+        with path.open("rb") as file:
+            head = file.read(max(map(len, HEADS)))
+        if head and not head.startswith(HEADS):
+            raise UsageError(f"{path}: an output would replace a file that is to be labelled")
+        return True
+
+
+def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice = ALL) -> Inputs:
+    """Return the inputs, checked for files that would be labelled twice.
+
+    Args:
+        roots: Folders, single files, or patterns such as `photos/2026-*/*.jpg`.
+        outputs: Files that will be written.
+        choice: Which files of them are labelled.
+
+    Raises:
+        UsageError: If one is not there, one lies inside another, or a pattern fits nothing.
+    """
+    found = expanded(roots, choice)
+    for path in found:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
+    resolved = [_place(path) for path in found]
+    counts = Counter(resolved)
+    for path, place in zip(found, resolved, strict=True):
+        if counts[place] > 1 or not counts.keys().isdisjoint(place.parents):
+            raise UsageError(f"{path}: inside another input; its files would be labelled twice")
+    return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
+
+
+def expanded(roots: Sequence[Path], choice: Choice = ALL) -> list[Path]:
+    """Return inputs with what they fit, in sorted order, in place of patterns.
+
+    As under a folder, what is neither file nor folder is left out, and so are linked folders and
+    what is behind them, unless links shall be followed.
+
+    Raises:
+        UsageError: If a pattern fits nothing.
+    """
+    return [path for root in roots for path in _fitting(root, follow_links=choice.follow_links)]
+
+
+def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
+    """Return what a pattern fits; what is there as it is written is no pattern."""
+    if root.exists() or not glob.has_magic(str(root)):
+        return [root]
+    fixed = next(n for n, part in enumerate(root.parts) if glob.has_magic(part))
+    found = [
+        path
+        for path in map(Path, sorted(glob.glob(str(root), recursive=True)))
+        if (path.is_file() or path.is_dir()) and (follow_links or not _is_linked(path, fixed))
+    ]
+    if not found:
+        raise UsageError(f"{root}: fits no file and no folder")
+    return found
+
+
+def _is_linked(path: Path, fixed: int) -> bool:
+    """Return whether one of a path's folders is a link, its first `fixed` parts left out."""
+    ends = range(fixed + 1, len(path.parts) + 1)
+    folders = (Path(*path.parts[:end]) for end in ends)
+    return any(folder.is_symlink() and folder.is_dir() for folder in folders)
+
+
+def _place(path: Path) -> Path:
+    """Return where an input is; a link to a file is a file of its own, as it is under a folder."""
+    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name

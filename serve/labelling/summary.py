@@ -1,0 +1,106 @@
+"""What a person is told when a labelling is done."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scda.models.errors import ImageError
+from scda.models.files import errors_named, write_atomically
+from scda.serve.labelling.formats.rows import Row
+
+HEAD = b'{\n "labels": {'  # how every summary begins
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The counts of a labelling so far."""
+
+    labels: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Count rows."""
+        for answer in (row.answer for row in rows):
+            if isinstance(answer, ImageError):
+                self.errors[answer.code] += 1
+            else:
+                self.labels[answer.label] += 1
+
+    @property
+    def num_done(self) -> int:
+        """How many files have a row."""
+        return self.labels.total() + self.num_failed
+
+    @property
+    def num_failed(self) -> int:
+        """How many of them have an error."""
+        return self.errors.total()
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return files per label and per error code, most frequent first."""
+        return {
+            "labels": dict(self.labels.most_common()),
+            "errors": dict(self.errors.most_common()),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What one labelling did."""
+
+    labels: dict[str, int]  # class label → files, most frequent first
+    errors: dict[str, int]  # error code → files, most frequent first
+    hidden: int  # files and folders passed over because their name starts with a dot
+    seconds: float
+    provider: str  # what ran the model: cpu or cuda
+    model_id: str
+    names_version: int
+    resumed: int = 0  # of the files, how many an earlier try did
+
+    @property
+    def num_failed(self) -> int:
+        """How many files have an error row."""
+        return sum(self.errors.values())
+
+    @property
+    def num_files(self) -> int:
+        """How many files have a row."""
+        return sum(self.labels.values()) + self.num_failed
+
+    @property
+    def images_per_second(self) -> float:
+        """Files per second, bad ones included, those of an earlier try not."""
+        return (self.num_files - self.resumed) / max(self.seconds, 1e-9)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, the totals and the rate as plain JSON values."""
+        return {
+            **dataclasses.asdict(self),
+            "files": self.num_files,
+            "failed": self.num_failed,
+            "images_per_second": round(self.images_per_second, 2),
+        }
+
+    def write(self, path: Path) -> None:
+        """Write the fields to a file.
+
+        Raises:
+            UsageError: If it cannot be written.
+        """
+        with errors_named(path):
+            write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
+
+    def lines(self) -> list[str]:
+        """Return the summary as a person reads it."""
+        return [
+            f"{self.num_files} files in {self.seconds:.1f} s, "
+            f"{self.images_per_second:.1f} images/s on {self.provider}",
+            *(f"{count:8}  {label}" for label, count in self.labels.items()),
+            *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
+            *([f"{self.resumed:8}  done by an earlier try"] if self.resumed else []),
+            *([f"{self.hidden:8}  hidden, passed over"] if self.hidden else []),
+        ]

@@ -1,0 +1,1 @@
+"""Naming what was found: the review page, the names command, promotion."""

@@ -1,0 +1,62 @@
+"""What every request to the review page passes first: it is local, and it knows the token."""
+
+import hmac
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from scda.serve.web.headers import with_headers
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_MAX_BODY = 64 * 1024  # bytes; an order of the page is far shorter
+
+
+class ReviewGuard:
+    """ASGI middleware: checks a request, and takes the token off its path."""
+
+    def __init__(self, app: ASGIApp, *, token: str) -> None:
+        """Stand before `app`."""
+        self.app = app
+        self._prefix = f"/{token}/".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it with 404, 403, 413 or 415."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path = scope["path"].encode("utf-8", "surrogateescape")
+        shown, rest = path[: len(self._prefix)], scope["path"][len(self._prefix) - 1 :]
+        app = self.app
+        if not hmac.compare_digest(shown, self._prefix):
+            app = JSONResponse({"error": "not found"}, 404)
+        elif refusal := _refusal(Request(scope)):
+            app = refusal
+        else:
+            scope = {**scope, "path": rest, "raw_path": rest.encode()}
+        await app(scope, receive, with_headers(send))
+
+
+def _refusal(request: Request) -> JSONResponse | None:
+    """Return why a request that knows the token is not answered; nothing where it is."""
+    host = request.headers.get("host", "")
+    if _hostname(host) not in _LOCAL:  # a name that was bent to this machine
+        return JSONResponse({"error": "want this page by its local address"}, 403)
+    if request.method != "POST":
+        return None
+    if request.headers.get("origin", f"http://{host}") != f"http://{host}":
+        return JSONResponse({"error": "want orders from this page alone"}, 403)
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return JSONResponse({"error": "want application/json"}, 415)
+    length = request.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > _MAX_BODY:
+        return JSONResponse({"error": f"want a body of known length up to {_MAX_BODY} bytes"}, 413)
+    return None
+
+
+def _hostname(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None

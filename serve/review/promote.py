@@ -1,0 +1,162 @@
+"""Reviewed, confident target images as class folders: the labelled source of the next training."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from scda.models.bundle import NAMES, Manifest, read_manifest
+from scda.models.errors import DataError, UsageError
+from scda.models.files import folder_written_atomically, is_hidden, walk
+from scda.models.names import Names, composed, read_names
+from scda.models.naming import Naming
+from scda.serve.files.class_folders import Placer, safe_names
+from scda.serve.files.target_images import read_pictures
+
+ROWS = "manifest.csv"
+COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What one promotion did."""
+
+    counts: dict[str, int]  # class label → images
+    unnamed: int  # images left out, because nobody named their class
+    unsure: int  # images left out, because the model was not confident
+    missing: int  # images that are no longer in the target folder
+
+    def lines(self) -> list[str]:
+        """Return what was done as a person reads it."""
+        return [
+            *(f"{count:8}  {label}" for label, count in self.counts.items()),
+            f"{self.unsure:8}  left out: not confident enough",
+            f"{self.unnamed:8}  left out: of a class that is dropped or has no name yet",
+            *([f"{self.missing:8}  no longer in the target"] if self.missing else []),
+        ]
+
+
+@dataclass(frozen=True)
+class _Image:
+    """One image that may go into a class folder."""
+
+    origin: str  # target | source
+    root: Path
+    path: str  # relative to `root`
+    class_id: str
+    confidence: float  # 1 for a source image: a person labelled it
+
+
+def promote(
+    bundle: Path,
+    out: Path,
+    *,
+    target: Path | None = None,
+    source: Path | None = None,
+    min_confidence: float = 0.8,
+    mode: str = "copy",
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Promotion:
+    """Write `out`: a folder per known and per named class, and manifest.csv.
+
+    Taken are the target images of the training. Known classes, and what was merged into them,
+    count as reviewed; a discovered class does once it has a name.
+
+    Args:
+        bundle: With its neighbours, which say what the model made of every target image.
+        out: New; it appears whole, or not at all.
+        target: The folder of target images; where training found it, if not given.
+        source: Class folders whose images are added, under the names the classes have now.
+        min_confidence: Target images below it are left out.
+        mode: How a file gets there: copy, hardlink or symlink.
+        on_progress: Called with the images placed and the images in all.
+
+    Raises:
+        UsageError: If a path is wrong, or no discovered class has a name yet.
+        DataError: If no image is reviewed and confident enough.
+        GateError: If the bundle is damaged or has no neighbours.
+    """
+    manifest = read_manifest(bundle)
+    names = read_names(bundle / NAMES, manifest.class_ids)
+    labels = _reviewed(manifest, names)
+    images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
+    if out.exists():
+        raise UsageError(f"{out}: is there already; want a new folder")
+    reviewed = [image for image in images if image.class_id in labels]
+    sure = [image for image in reviewed if image.confidence >= min_confidence]
+    there = [image for image in sure if (image.root / image.path).is_file()]
+    if not there:
+        raise DataError(
+            f"none of {len(images)} target images can be taken: {len(reviewed)} are of a known or "
+            f"named class, {len(sure)} of them at least {min_confidence} sure, 0 of them there"
+        )
+    taken = there + (list(_of_source(source, manifest, names)) if source else [])
+    _write(out, taken, labels, mode, on_progress)
+    return Promotion(
+        counts=dict(Counter(labels[image.class_id] for image in taken).most_common()),
+        unnamed=len(images) - len(reviewed),
+        unsure=len(reviewed) - len(sure),
+        missing=len(sure) - len(there),
+    )
+
+
+def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
+    """Return class id → label of every class that a person stands for."""
+    naming = Naming(manifest.classes)
+    known = [info.class_id for info in manifest.classes if info.kind == "known"]
+    named = [i for i in names.labels if i not in known]
+    if not named and not set(names.merges.values()) & set(known):
+        raise UsageError("no discovered class has a name yet; scda-adapt review gives names")
+    standing = [i for i in manifest.class_ids if names.target(i) == i]
+    return {i: naming.label(names, i) for i in standing if i in known or i in named}
+
+
+def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
+    pictures = read_pictures(bundle)
+    if not target.is_dir():
+        raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
+    return [
+        _Image("target", target, one.path, names.target(one.class_id), one.confidence)
+        for one in pictures
+    ]
+
+
+def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
+    ids = {composed(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
+    if not source.is_dir():
+        raise UsageError(f"{source}: no such folder; want the labelled images of the training")
+    # A class folder may be a link, as for training; below it, links to folders are not followed.
+    for folder in sorted(path for path in source.iterdir() if path.is_dir()):
+        if is_hidden(folder.name):
+            continue
+        if composed(folder.name) not in ids:
+            raise UsageError(f"{source}: {folder.name} is no known class of this bundle")
+        class_id = names.target(ids[composed(folder.name)])
+        for path in walk(folder) if class_id in manifest.class_ids else ():  # no dropped class
+            yield _Image("source", source, path.relative_to(source).as_posix(), class_id, 1.0)
+
+
+def _write(
+    out: Path,
+    images: list[_Image],
+    labels: dict[str, str],
+    mode: str,
+    on_progress: Callable[[int, int], None],
+) -> None:
+    folders = safe_names(labels.values(), reserved=(ROWS,))
+    table = io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(COLUMNS)
+    with folder_written_atomically(out) as draft:
+        placer = Placer(draft, mode)
+        for done, image in enumerate(images, 1):
+            label = labels[image.class_id]
+            place = placer.place(image.root / image.path, folders[label])
+            sure = f"{image.confidence:.6f}"
+            writer.writerow(
+                (place.as_posix(), image.origin, image.path, image.class_id, label, sure)
+            )
+            on_progress(done, len(images))
+        (draft / ROWS).write_bytes(table.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,0 +1,186 @@
+"""The review page: look at what was discovered, name it, merge it, drop it; saved as it is said.
+
+A local page for one person with any number of tabs. Every change is made on names.json as it stands
+at that moment, so tabs, the shell and the page cannot lose each other's work.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
+from scda.models.errors import GateError, ImageError, UsageError
+from scda.models.names import Names, read_names
+from scda.models.naming import Naming, SaveError, change_names, undoable
+from scda.serve.files.target_images import Gallery, open_gallery
+from scda.serve.review.guard import ReviewGuard
+from scda.serve.web.assets import serve_assets
+
+_HISTORY = 20  # changes shown
+_PAGE = 60  # images at once
+_SCRIPTS = ("orders", "cards", "says", "images", "keys")
+_LOADED = ("look.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
+_ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
+_CACHED = {"Cache-Control": "private, max-age=3600"}  # pictures of a bundle never change
+
+
+@dataclass(frozen=True)
+class Order:
+    """One thing a person says on the page."""
+
+    action: Literal["name", "merge", "drop", "restore", "undo"]
+    class_ids: list[str] = dataclasses.field(default_factory=list)  # of a merge, who stays first
+    label: str = ""
+    version: int | None = None  # of the names that the page showed; undo takes back no other's work
+
+    def apply(self, naming: Naming, names: Names) -> Names:
+        """Return the names after it; made for `change_names`.
+
+        Raises:
+            UsageError: If it is refused.
+        """
+        if self.action == "undo":
+            if self.version not in (None, names.version):
+                raise UsageError("somebody changed the names meanwhile; look, then undo again")
+            return naming.undo(names)
+        if self.action == "merge":
+            return naming.merge(names, self.class_ids)
+        if len(self.class_ids) != 1:
+            raise UsageError(f"{self.action}: got {len(self.class_ids)} classes; want one")
+        (class_id,) = self.class_ids
+        if self.action == "name":
+            return naming.name(names, class_id, self.label)
+        return (naming.drop if self.action == "drop" else naming.restore)(names, class_id)
+
+
+@dataclass(frozen=True)
+class Review:
+    """One bundle under review."""
+
+    folder: Path
+    manifest: Manifest
+    gallery: Gallery
+
+    def names(self) -> Names:
+        """Return the names as they stand on disk."""
+        return read_names(self.folder / NAMES, self.manifest.class_ids)
+
+    def state(self, names: Names) -> dict[str, Any]:
+        """Return all that the page shows."""
+        last = undoable(names)
+        return {
+            "model_id": self.manifest.id,
+            "status": list(self.manifest.status),
+            "version": names.version,
+            "classes": [self._class(names, info) for info in self.manifest.classes],
+            "undo": last.did if last else None,
+            "history": [{"at": c.at, "did": c.did} for c in names.history[: -_HISTORY - 1 : -1]],
+            "why_no_images": self.gallery.why_not,
+        }
+
+    def _class(self, names: Names, info: ClassInfo) -> dict[str, Any]:
+        return {
+            "class_id": info.class_id,
+            "kind": info.kind,
+            "label": names.label(info),
+            "named": info.class_id in names.labels,
+            "size": info.size,
+            "confidence": info.mean_confidence,
+            "nearest_known": info.nearest_known,
+            "pictures": len(info.exemplars),
+            "merged_into": names.merges.get(info.class_id),
+            "dropped": info.class_id in names.drops,
+        }
+
+
+def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -> FastAPI:
+    """Return the page's application; everything lies under `/TOKEN/`.
+
+    Args:
+        bundle: The bundle's folder.
+        token: Who does not know it gets 404.
+        target: The folder of target images; where it was at training if not given.
+
+    Raises:
+        GateError: If the bundle is damaged.
+    """
+    manifest = read_manifest(bundle)
+    review = Review(bundle, manifest, open_gallery(bundle, manifest, target))
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.add_middleware(ReviewGuard, token=token)
+    _shape_errors(app, review)
+    serve_assets(app, "scda.serve.review", _ASSETS)
+    _serve_pictures(app, review)
+
+    @app.get("/state")
+    def state() -> dict[str, Any]:
+        return review.state(review.names())
+
+    @app.post("/change")
+    def change(order: Order) -> dict[str, Any]:
+        return review.state(change_names(bundle, order.apply))
+
+    return app
+
+
+def _serve_pictures(app: FastAPI, review: Review) -> None:
+    exemplars = {info.class_id: info.exemplars for info in review.manifest.classes}
+
+    @app.get("/pictures/{class_id}/{number}")
+    def picture(class_id: str, number: int) -> FileResponse:
+        paths = exemplars.get(class_id, ())
+        if not 0 <= number < len(paths):
+            raise ImageError("not_found", f"no picture {number} of {class_id}")
+        return FileResponse(review.folder / paths[number], media_type="image/jpeg", headers=_CACHED)
+
+    @app.get("/images/{class_id}")
+    def images(class_id: str, start: int = 0, surest_first: bool = True) -> dict[str, Any]:
+        rows = review.gallery.rows(class_id, review.names(), surest_first=surest_first)
+        return {
+            "total": len(rows),
+            "images": [
+                {"row": row, **dataclasses.asdict(review.gallery.pictures[row])}
+                for row in rows[max(0, start) :][:_PAGE]
+            ],
+        }
+
+    @app.get("/image/{row}")
+    def image(row: int) -> Response:
+        return Response(review.gallery.thumbnail(row), media_type="image/jpeg", headers=_CACHED)
+
+
+def _shape_errors(app: FastAPI, review: Review) -> None:
+    def refuse(status: int, error: Exception, **more: Any) -> JSONResponse:
+        # What was asked for may hold half a surrogate pair, which no answer can.
+        text = str(error).encode("utf-8", "backslashreplace").decode()
+        return JSONResponse({"error": " ".join(text.split()), **more}, status)
+
+    @app.exception_handler(SaveError)
+    async def _(request: Request, error: SaveError) -> JSONResponse:
+        return refuse(507, error)
+
+    @app.exception_handler(UsageError)
+    async def _(request: Request, error: UsageError) -> JSONResponse:
+        return refuse(409, error, state=review.state(review.names()))
+
+    @app.exception_handler(GateError)
+    async def _(request: Request, error: GateError) -> JSONResponse:
+        return refuse(500, error)
+
+    @app.exception_handler(ImageError)
+    async def _(request: Request, error: ImageError) -> JSONResponse:
+        return refuse(404, error)
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> JSONResponse:
+        return refuse(error.status_code, ValueError(error.detail))
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> JSONResponse:
+        return refuse(400, ValueError(f"not an order of this page: {error.errors()[0]['msg']}"))

@@ -1,0 +1,193 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.sweep import Curve
+from scda.adapt.discovery.trust import LEAST_RESEMBLANCE, resemblance, warnings
+from scda.models.index import Ids
+
+KNOWN, EACH, WIDTH = 4, 10, 8
+LABELS = np.repeat(np.arange(KNOWN), EACH)
+CURVE = Curve([5, 6], [2.0, 1.0], [1.0, 1.0], 5, [5], 6)
+
+
+def images(labels: Ids, *, spread: float = 0.1, seed: int = 0) -> Points:
+    noise = np.random.default_rng(seed).normal(0, spread, (len(labels), WIDTH))
+    return (np.eye(WIDTH)[labels] + noise).astype(np.float32)
+
+
+def discovery(**fields: Any) -> Discovery:
+    """Return one that nothing is wrong with; fields are changed."""
+    candidates = Candidates(nobody(), nobody(), np.arange(6))
+    usual: dict[str, Any] = {"k_star": 3, "candidates": candidates, "curve": CURVE, "notes": []}
+    usual |= {"implicit_labels": np.arange(6) % 3, "k_scda": 3, "k_graph": 3}
+    usual |= {"k_path": (3, 3)}
+    return Discovery(**{**usual, **fields})
+
+
+def found(**fields: Any) -> list[str]:
+    """Return the warnings of a run that nothing is wrong with; fields are changed."""
+    usual: dict[str, Any] = {"source": images(LABELS), "source_labels": LABELS}
+    usual |= {"target": images(LABELS, seed=1), "predicted": LABELS, "num_known": KNOWN}
+    return warnings(**{**usual, "discovery": discovery(), **fields})
+
+
+def statuses(lines: list[str]) -> list[str]:
+    return [line.split(":")[0] for line in lines]
+
+
+def resemblance_by_hand(
+    source: list[list[float]],
+    source_labels: list[int],
+    target: list[list[float]],
+    predicted: list[int],
+    known: int,
+) -> float:
+    def unit(row: list[float]) -> list[float]:
+        length = sum(value * value for value in row) ** 0.5
+        return [value / length for value in row]
+
+    def mean(rows: list[list[float]]) -> list[float]:
+        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+    def dot(one: list[float], two: list[float]) -> float:
+        return sum(a * b for a, b in zip(one, two, strict=True))
+
+    centres = [
+        unit(mean([unit(row) for row, at in zip(source, source_labels, strict=True) if at == c]))
+        for c in range(known)
+    ]
+    of_source = [dot(unit(row), centres[c]) for row, c in zip(source, source_labels, strict=True)]
+    of_target = [
+        dot(unit(row), centres[c]) for row, c in zip(target, predicted, strict=True) if c < known
+    ]
+    return (sum(of_target) / len(of_target)) / (sum(of_source) / len(of_source))
+
+
+def test_nothing_is_said_where_all_is_well() -> None:
+    assert found() == []
+    assert found(discovery=None) == []
+    closed = discovery(k_star=0, curve=None, k_scda=None, k_graph=None, k_path=())
+    assert found(discovery=closed) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_resemblance_is_its_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    source_labels = np.concatenate([np.arange(3), rng.integers(0, 3, 20)])
+    source = rng.normal(0.5, 1, (23, 5)).astype(np.float32)
+    target = rng.normal(0.5, 1, (15, 5)).astype(np.float32)
+    predicted = np.concatenate([[0], rng.integers(0, 5, 14)])
+    expected = resemblance_by_hand(
+        source.tolist(), source_labels.tolist(), target.tolist(), predicted.tolist(), 3
+    )
+    actual = resemblance(source, source_labels, target, predicted, 3)
+    assert actual == pytest.approx(expected, abs=1e-5)  # float32 cosines
+
+
+def test_resemblance_worked_by_hand() -> None:
+    source = np.array([[3, 0], [0, 5]], np.float32)
+    target = np.array([[3, 4], [0, 1], [-1, 0]], np.float32)
+    # Cosines to the centre of the class: 0.6 and 1; the third is called new and does not count.
+    actual = resemblance(source, np.array([0, 1]), target, np.array([0, 1, 2]), 2)
+    assert actual == pytest.approx((0.6 + 1) / 2)
+
+
+def test_source_images_resemble_their_class_by_1() -> None:
+    source = images(LABELS, spread=0.5)
+    assert resemblance(source, LABELS, 7 * source, LABELS, KNOWN) == pytest.approx(1)
+
+
+def test_wrong_classes_resemble_less() -> None:
+    source = images(LABELS)
+    assert resemblance(source, LABELS, source, (LABELS + 1) % KNOWN, KNOWN) < 0.2
+
+
+def test_resemblance_is_0_where_nobody_is_called_known() -> None:
+    source = images(LABELS)
+    assert resemblance(source, LABELS, source, np.full(len(LABELS), KNOWN), KNOWN) == 0
+
+
+def test_collapsed_where_nearly_all_is_called_new() -> None:
+    predicted = np.where(np.arange(40) % 10 == 0, LABELS, KNOWN)  # 36 of 40 are new
+    assert found(predicted=predicted) == []
+    predicted[0] = KNOWN
+    assert found(predicted=predicted) == [
+        "collapsed: 92% of the target are called new and 3 of 4 known classes found; is it the "
+        "right target? if the known classes are there, label some of it"
+    ]
+
+
+def test_collapsed_where_fewer_than_half_of_the_known_classes_are_found() -> None:
+    assert found(target=images(LABELS % 2), predicted=LABELS % 2) == []
+    lines = found(target=images(0 * LABELS), predicted=0 * LABELS)
+    assert statuses(lines) == ["collapsed"]
+    assert "0% of the target are called new and 1 of 4 known classes found" in lines[0]
+
+
+def test_all_called_new_is_both_collapsed_and_weak() -> None:
+    lines = found(predicted=np.full(40, KNOWN + 1))
+    assert statuses(lines) == ["collapsed", "weak transfer"]
+    assert "100% of the target are called new and 0 of 4 known classes" in lines[0]
+    assert "0.00 times" in lines[1]
+
+
+def test_weak_transfer_where_target_images_are_unlike_their_class() -> None:
+    source = images(LABELS, spread=0)
+    target = (0.6 * np.eye(WIDTH)[LABELS] + 0.8 * np.eye(WIDTH)[LABELS + KNOWN]).astype(np.float32)
+    assert found(source=source, target=target) == [
+        "weak transfer: images called known resemble their class 0.60 times as much as source "
+        "images do, want 0.7; check known classes in the report, or use another backbone"
+    ]
+
+
+def test_transfer_is_weak_just_below_the_least_resemblance() -> None:
+    source = images(LABELS, spread=0)
+    for cosine, weak in ((LEAST_RESEMBLANCE + 0.001, False), (LEAST_RESEMBLANCE - 0.001, True)):
+        aside = np.sqrt(1 - cosine**2) * np.eye(WIDTH)[LABELS + KNOWN]
+        target = (cosine * np.eye(WIDTH)[LABELS] + aside).astype(np.float32)
+        assert bool(found(source=source, target=target)) == weak
+
+
+@pytest.mark.parametrize(("k_scda", "k_graph"), [(3, 6), (6, 3), (1, 2), (2, 9)])
+def test_k_is_unsure_where_one_estimate_is_twice_the_other(k_scda: int, k_graph: int) -> None:
+    doubted = discovery(k_scda=k_scda, k_graph=k_graph)
+    assert found(discovery=doubted) == [
+        f"k unsure: {k_scda} new classes by Algorithm 1, {k_graph} by the graph; look at the "
+        "discovered classes, then fix --k"
+    ]
+
+
+@pytest.mark.parametrize(("k_scda", "k_graph"), [(3, 5), (5, 3), (1, 1), (10, 19)])
+def test_k_is_sure_where_estimates_are_closer(k_scda: int, k_graph: int) -> None:
+    assert found(discovery=discovery(k_scda=k_scda, k_graph=k_graph)) == []
+
+
+def test_a_given_k_is_not_doubted() -> None:
+    assert (
+        found(discovery=discovery(k_star=9, curve=None, k_scda=None, k_graph=None, k_path=(9, 9)))
+        == []
+    )
+
+
+@pytest.mark.parametrize("path", [(2, 4), (4, 2), (3, 3, 5), (1, 2), (7, 8, 9, 9, 9, 2)])
+def test_k_is_unstable_where_the_last_two_rounds_differ_by_half(path: tuple[int, ...]) -> None:
+    numbers = ", ".join(str(k_star) for k_star in path[-5:])
+    assert found(discovery=discovery(k_path=path)) == [
+        f"unstable k: k* went {numbers} in the last rounds; more --iterations, or fix --k"
+    ]
+
+
+@pytest.mark.parametrize("path", [(), (3,), (2, 3), (3, 2), (9, 1, 3, 3), (0, 0)])
+def test_k_is_stable_where_the_last_two_rounds_are_close(path: tuple[int, ...]) -> None:
+    assert found(discovery=discovery(k_path=path)) == []
+
+
+def test_every_warning_is_one_line_that_says_what_to_do() -> None:
+    doubted = discovery(k_star=1, k_scda=1, k_graph=3, k_path=(3, 1))
+    lines = found(predicted=np.full(40, KNOWN), discovery=doubted)
+    assert statuses(lines) == ["collapsed", "weak transfer", "k unsure", "unstable k"]
+    assert all("; " in line and "\n" not in line for line in lines)

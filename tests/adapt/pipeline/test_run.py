@@ -1,0 +1,392 @@
+import csv
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scda.adapt.data.dataset import Job, plan
+from scda.adapt.pipeline.run import train
+from scda.adapt.runs.folder import RunFolder, clear
+from scda.adapt.runtime.progress import Reporter
+from scda.adapt.training import runner
+from scda.adapt.training.checkpoint import State
+from scda.adapt.training.losses import class_confusion
+from scda.models.bundle import Manifest, checksums, read_manifest
+from scda.models.errors import DataError, GateError, UsageError
+from tests.conftest import HIDDEN, KNOWN, TinyData
+from tests.nasty import nasty_files
+
+
+def run(job: Job) -> Manifest:
+    with Reporter(quiet=True) as reporter:
+        trained = train(job, reporter)
+    assert trained
+    return trained.manifest
+
+
+def test_a_run_leaves_everything_the_contract_names(tiny_run: Path) -> None:
+    manifest = read_manifest(tiny_run / "bundle")
+    assert [info.label for info in manifest.classes[:3]] == sorted(KNOWN)
+    assert manifest.class_ids[3:] == [
+        f"discovered-{i:03d}" for i in range(len(manifest.class_ids) - 3)
+    ]
+    sizes = [info.size for info in manifest.classes if info.kind == "discovered"]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(info.size for info in manifest.classes) == 100
+    config = json.loads((tiny_run / "config.json").read_text())
+    assert config["config"]["seed"] == 0
+    rounds = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text().splitlines()]
+    assert [r["round"] for r in rounds if "round" in r] == [0, 1, 2]
+    assert len(list((tiny_run / "checkpoints").iterdir())) == 2
+    assert "<img" in (tiny_run / "report.html").read_text()
+
+
+def test_the_discovery_table_has_one_row_per_target_image(tiny: TinyData, tiny_run: Path) -> None:
+    with (tiny_run / "discovery.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sorted(row["path"] for row in rows) == sorted(p.name for p in tiny.target.iterdir())
+    ids = set(read_manifest(tiny_run / "bundle").class_ids)
+    assert {row["cluster"] for row in rows} <= ids
+    assert {row["pseudo_label"] for row in rows} <= ids | {""}
+
+
+def test_the_same_seed_gives_the_same_bundle(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    # With an empty cache: a feature computed now and one kept from then are the same.
+    again = run(tiny.job(tmp_path / "again", cache=tmp_path / "cache"))
+    assert again.files == read_manifest(tiny_run / "bundle").files
+    assert again.id == read_manifest(tiny_run / "bundle").id
+
+
+def test_target_folder_names_play_no_part(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+    # Folder names that contradict the truth, in an order that keeps the images' own.
+    shuffled = tmp_path / "target"
+    for number, path in enumerate(sorted(tiny.target.iterdir())):
+        folder = shuffled / f"{number:03d}-{list(KNOWN)[number % 3]}"
+        folder.mkdir(parents=True)
+        shutil.copy(path, folder / path.name)
+    manifest = run(tiny.job(tmp_path / "run", target=shuffled))
+    original = read_manifest(tiny_run / "bundle")
+    assert manifest.classes == original.classes
+    differing = {n for n, digest in manifest.files.items() if original.files[n] != digest}
+    assert differing == {"neighbours.parquet"}  # it holds the paths
+
+
+def test_another_seed_gives_another_bundle(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+    assert run(tiny.job(tmp_path / "run", seed=1)).id != read_manifest(tiny_run / "bundle").id
+
+
+def test_no_path_of_this_machine_is_in_the_bundle(tiny: TinyData, tiny_run: Path) -> None:
+    secrets = [str(tiny.root), str(tiny_run), str(Path(__file__).parents[3])]
+    for name in checksums(tiny_run / "bundle"):
+        content = (tiny_run / "bundle" / name).read_bytes()
+        assert not [secret for secret in secrets if secret.encode() in content], name
+    fields = json.loads((tiny_run / "bundle" / "bundle.json").read_text())
+    del fields["run"]
+    assert not [secret for secret in secrets if secret in json.dumps(fields)]
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_a_stopped_run_goes_on_to_the_same_bundle(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path, stage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stopped(BaseException):
+        pass
+
+    whole = runner.Run.end
+
+    def end(self: runner.Run, *what: Any) -> State:
+        state = whole(self, *what)
+        if state.round == stage:
+            raise Stopped
+        return state
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Run, "end", end)
+        with pytest.raises(Stopped):
+            run(tiny.job(tmp_path / "run"))
+    resumed = run(tiny.job(tmp_path / "run", resume=True))
+    assert resumed.id == read_manifest(tiny_run / "bundle").id
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(li)["round"] for li in lines if "round" in li] == [0, 1, 2]
+
+
+def test_resuming_with_another_config_is_refused(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    with pytest.raises(UsageError, match=r"cannot resume: lr was 0\.001, is 0\.002"):
+        run(tiny.job(copy, resume=True, lr=0.002))
+
+
+def test_everything_that_differs_is_named_at_once(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy, source = tmp_path / "run", tmp_path / "source"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    shutil.copytree(tiny.source, source)
+    (source / "blue_disc").rename(source / "azure_disc")
+    with pytest.raises(UsageError) as refused:
+        run(tiny.job(copy, resume=True, source=source, batch_size=8))
+    said = str(refused.value)
+    assert "batch_size was 16, is 8; classes was ['blue_disc', " in said
+    assert "is ['azure_disc', 'green_bar', 'red_square']; source was '60 images with " in said
+    assert said.endswith("want the same, or --overwrite")
+    assert "target was" not in said
+
+
+def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
+    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = iter(range(1, 999))
+
+    def loses_round_2(correlation: Tensor, **options: Any) -> Tensor:
+        loss = class_confusion(correlation, **options)
+        return loss if next(calls) <= 60 + 40 else loss * torch.nan
+
+    monkeypatch.setattr("scda.adapt.training.loop.class_confusion", loses_round_2)
+    job = tiny.job(tmp_path / "run")
+    with pytest.raises(GateError, match=r"round 2: training diverged at step 3; .* of round 1$"):
+        run(job)
+    left = read_manifest(job.out / "bundle")
+    assert left.status[0] == "diverged"
+    assert "diverged" in (job.out / "report.html").read_text()
+    with pytest.raises(GateError, match="round 2: training diverged"):  # not a success later on
+        run(replace(job, resume=True))
+
+
+def test_event_files_are_written_where_asked_for(tiny: TinyData, tmp_path: Path) -> None:
+    job = tiny.job(tmp_path / "run", tensorboard=True, iterations=0)
+    run(job)
+    assert len(list((job.out / "tensorboard").glob("events.out.tfevents.*"))) == 1
+    clear(RunFolder(job.out))
+    assert not (job.out / "tensorboard").exists()
+
+
+def test_what_a_kill_left_half_written_is_swept(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    (copy / "report.html").unlink()
+    (copy / ".draft.abc").mkdir()
+    for name in (".draft.abc/model.onnx", ".report.html.x1", ".mine"):
+        (copy / name).write_text("half")
+    run(tiny.job(copy, resume=True))
+    assert [path.name for path in copy.glob(".*")] == [".mine"]
+
+
+def test_resuming_with_another_target_is_refused(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy, target = tmp_path / "run", tmp_path / "target"
+    shutil.copytree(tiny_run, copy)
+    shutil.rmtree(copy / "bundle")
+    shutil.copytree(tiny.target, target)
+    next(target.iterdir()).unlink()
+    with pytest.raises(UsageError, match="cannot resume: target was"):
+        run(tiny.job(copy, resume=True, target=target))
+
+
+def test_resuming_a_finished_run_checks_it_and_changes_nothing(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    assert run(tiny.job(copy, resume=True)).id == read_manifest(tiny_run / "bundle").id
+    (copy / "bundle" / "model.onnx").write_bytes(b"")
+    with pytest.raises(GateError, match="damaged"):
+        run(tiny.job(copy, resume=True))
+
+
+def test_a_run_that_is_there_is_not_touched(tiny: TinyData, tiny_run: Path) -> None:
+    before = (tiny_run / "config.json").stat().st_mtime_ns
+    with pytest.raises(UsageError, match="--resume goes on, --overwrite starts again"):
+        run(tiny.job(tiny_run))
+    assert (tiny_run / "config.json").stat().st_mtime_ns == before
+
+
+def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    (tmp_path / "config.json").write_text('{"name": "thesis"}')
+    with pytest.raises(UsageError, match="holds something that is no run"):
+        run(tiny.job(tmp_path, overwrite=True))
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_bad_files_are_listed_and_never_crash_a_run(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(tiny.target, target)
+    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
+    for name, nasty in bad.items():
+        (target / f"zz-{name}").write_bytes(nasty.data)
+    manifest = run(tiny.job(tmp_path / "run", target=target))
+    # Bad files change nothing for the good ones.
+    assert manifest.id == read_manifest(tiny_run / "bundle").id
+    with (tmp_path / "run" / "rejected.csv").open() as file:
+        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
+    assert codes == {f"zz-{name}": nasty.code for name, nasty in bad.items()}
+
+
+def test_a_class_folder_without_images_is_left_out(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source, source)
+    (source / "aaa_empty").mkdir()
+    (source / "bbb_text").mkdir()
+    (source / "bbb_text" / "notes.jpg").write_text("no image")
+    manifest = run(tiny.job(tmp_path / "run", source=source))
+    assert manifest.id == read_manifest(tiny_run / "bundle").id
+
+
+def test_a_class_folder_may_be_called_like_a_discovered_class(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source, source)
+    (source / "red_square").rename(source / "discovered-000")
+    manifest = run(tiny.job(tmp_path / "run", source=source))
+    assert [info.label for info in manifest.classes].count("discovered-000") == 2
+    assert len(set(manifest.class_ids)) == len(manifest.class_ids)
+
+
+def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_path: Path) -> None:
+    manifest = run(tiny.job(tmp_path / "run", neighbours=False))
+    assert not [name for name in manifest.files if name.startswith("neighbours")]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda root: root / "missing", UsageError, "the source folder does not exist"),
+        (lambda root: root, DataError, "no class folder in it"),
+        (lambda root: _tree(root, {"a/1.jpg": b"no image"}), DataError, "no class folder holds"),
+        (
+            lambda root: _tree(root, {"a/1.png": b"", "b/.x": b""}),
+            DataError,
+            "no class folder holds",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_used_is_refused(
+    tiny: TinyData, tmp_path: Path, make: object, error: type[Exception], message: str
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    job = tiny.job(tmp_path / "run", source=make(source))  # type: ignore[operator]
+    with pytest.raises(error, match=message):
+        run(job)
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_one_class_is_not_enough(tiny: TinyData, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source / "red_square", source / "red_square")
+    with pytest.raises(DataError, match="only one class with images, red_square"):
+        run(tiny.job(tmp_path / "run", source=source))
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "message"),
+    [
+        ({}, DataError, "no file in it"),
+        ({"notes.jpg": b"no image"}, DataError, "0 readable target images"),
+    ],
+)
+def test_a_target_without_images_is_refused(
+    tiny: TinyData, tmp_path: Path, files: dict[str, bytes], error: type[Exception], message: str
+) -> None:
+    target = _tree(tmp_path / "target", files)
+    with pytest.raises(error, match=message):
+        run(tiny.job(tmp_path / "run", target=target))
+
+
+def test_a_run_without_rounds_still_gives_a_bundle(tiny: TinyData, tmp_path: Path) -> None:
+    manifest = run(tiny.job(tmp_path / "run", iterations=0))
+    assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
+
+
+def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
+    planned = plan(tiny.job(tmp_path / "run"))
+    assert planned["source blue_disc"] == "20 images"
+    assert planned["target"] == f"{20 * len({**KNOWN, **HIDDEN})} images"
+    assert planned["rejected"] == "0 files"
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("inside", ["source", "target"])
+def test_a_run_among_the_images_is_refused(tiny: TinyData, inside: str) -> None:
+    with pytest.raises(UsageError, match="want a folder outside the images"):
+        run(tiny.job(tiny.root / inside / "run"))
+
+
+def test_an_image_that_vanishes_while_training_is_named(
+    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(tiny.target, target)
+    whole = runner.Run.end
+
+    def end(self: runner.Run, *what: Any) -> State:
+        shutil.rmtree(target, ignore_errors=True)
+        return whole(self, *what)
+
+    monkeypatch.setattr(runner.Run, "end", end)
+    with pytest.raises(DataError, match=r"target/.*: changed while training"):
+        run(tiny.job(tmp_path / "run", target=target))
+    assert not (tmp_path / "run" / "bundle").exists()
+
+
+def test_file_names_that_are_not_utf8_survive(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(tiny.source, source)
+    shutil.copytree(tiny.target, target)
+    last = max(target.iterdir())
+    last.rename(target / f"9{os.fsdecode(bytes([0xE9]))}.png")
+    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
+    original = read_manifest(tiny_run / "bundle")
+    assert manifest.classes == original.classes
+    assert b"9\xe9.png," in (tmp_path / "run" / "discovery.csv").read_bytes()
+
+
+def test_a_killed_pre_training_starts_again_without_its_lines(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(tiny_run, copy)
+    for name in ("bundle", "checkpoints"):
+        shutil.rmtree(copy / name)
+    (copy / "metrics.jsonl").write_text('{"during": 0, "step": 50, "losses": {}}\n{"cut": {}')
+    run(tiny.job(copy, resume=True))
+    lines = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
+    assert [line["during"] for line in lines if "during" in line] == [0]
+
+
+def test_a_named_device_that_cannot_be_had_is_refused(tiny: TinyData, tmp_path: Path) -> None:
+    job = tiny.job(tmp_path / "run")
+    with pytest.raises(UsageError, match="device cuda asked for"):
+        run(replace(job, config=replace(job.config, device="cuda")))
+
+
+def _tree(root: Path, files: dict[str, bytes]) -> Path:
+    root.mkdir(exist_ok=True)
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root

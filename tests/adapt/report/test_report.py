@@ -1,0 +1,179 @@
+import json
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from scda.adapt.evaluation.confusions import make_truth
+from scda.adapt.evaluation.evaluate import evaluate, score
+from scda.adapt.report import report
+from scda.adapt.report.report import write_report
+from scda.adapt.runtime.progress import Reporter
+from scda.models.bundle import Manifest, read_manifest
+from scda.models.errors import GateError, UsageError
+from scda.models.predictor import load_predictor
+from tests.conftest import TinyData
+
+HOSTILE = '<script>alert("x")</script> & ünï \N{GRINNING FACE}'
+
+
+class Page(HTMLParser):
+    """What a browser would load and run, and the pictures' texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.alts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        fields = dict(attrs)
+        if tag == "img":
+            self.alts.append(fields.get("alt") or "")
+        self.addresses += [v for n, v in attrs if n in ("src", "href") and v]
+
+
+def page(path: Path) -> Page:
+    return Page(path.read_text())
+
+
+def test_every_class_has_its_pictures_with_a_text(tiny_run: Path) -> None:
+    manifest = read_manifest(tiny_run / "bundle")
+    found = page(tiny_run / "report.html")
+    assert all(found.alts)
+    for info in manifest.classes:
+        typical = {f"typical image {number} of {info.label}" for number in (1, 2, 3, 4)}
+        assert typical <= set(found.alts)
+
+
+def test_the_page_loads_nothing_from_elsewhere(tiny_run: Path) -> None:
+    # What matplotlib's SVG links to are parts of itself.
+    addresses = page(tiny_run / "report.html").addresses
+    assert addresses
+    assert all(a.startswith(("data:image/jpeg;base64,", "#")) for a in addresses)
+
+
+def test_the_page_shows_the_curves_and_every_stage(tiny_run: Path) -> None:
+    found = page(tiny_run / "report.html")
+    assert found.tags.count("svg") == 6  # five figures and the map
+    text = (tiny_run / "report.html").read_text()
+    assert "nan" not in text.partition("<svg")[2].partition("</svg")[0]
+    assert all(stage in text for stage in ("pre-training", "round 1", "round 2"))
+
+
+def test_a_hostile_class_name_is_only_text(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renamed(folder: Path) -> Manifest:
+        manifest = read_manifest(folder)
+        first = replace(manifest.classes[0], label=HOSTILE)
+        return replace(manifest, classes=(first, *manifest.classes[1:]))
+
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    monkeypatch.setattr(report, "read_manifest", renamed)
+    found = page(write_report(run, Reporter(quiet=True)))
+    assert found.tags.count("script") == 2  # the page's own: what it draws, and how
+    assert any(HOSTILE in alt for alt in found.alts)
+
+
+def test_the_same_run_gives_the_same_page(tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    assert (
+        write_report(run, Reporter(quiet=True)).read_bytes()
+        == (tiny_run / "report.html").read_bytes()
+    )
+
+
+def test_rejected_files_are_shown(tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    (run / "rejected.csv").write_text("path,error_code,error\na<b>.jpg,empty,no bytes\n")
+    text = write_report(run, Reporter(quiet=True)).read_text()
+    assert "a&lt;b&gt;.jpg" in text
+
+
+def test_an_unfinished_run_has_no_report(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="want a finished run"):
+        write_report(tmp_path, Reporter(quiet=True))
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A copy of the run that may be changed."""
+    return Path(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+def rewritten(run: Path) -> str:
+    return write_report(run, Reporter(quiet=True)).read_text()
+
+
+def test_without_its_target_the_page_shows_what_the_bundle_keeps(run: Path) -> None:
+    config = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**config, "target": "/nowhere/target"}))
+    text = rewritten(run)
+    assert "/nowhere/target is not on this machine" in text
+    found = Page(text)
+    assert "typical image 1 of discovered-000" in found.alts
+    assert not [alt for alt in found.alts if alt.startswith(("image between", "untypical"))]
+
+
+def test_pictures_that_are_gone_are_counted(run: Path) -> None:
+    text = (run / "discovery.csv").read_text()
+    first = text.splitlines()[1].partition(",")[0]
+    for table in ("discovery.csv", "map.csv"):
+        (run / table).write_text((run / table).read_text().replace(first, "gone.png"))
+    assert "1 file can no longer be read" in rewritten(run)
+
+
+def test_without_a_map_the_page_says_so(run: Path) -> None:
+    (run / "map.csv").unlink()
+    text = rewritten(run)
+    assert "map.csv is not there" in text
+    assert Page(text).tags.count("svg") == 5
+
+
+def test_names_that_people_gave_are_on_the_page(run: Path) -> None:
+    said = {"version": 1, "labels": {"discovered-000": "ring & cross"}, "drops": ["known-001"]}
+    (run / "bundle" / "names.json").write_text(json.dumps(said))
+    text = rewritten(run)
+    assert "typical image 1 of ring &amp; cross" in text
+    assert "Dropped: 1 class that somebody took out" in text
+
+
+def test_a_file_name_cannot_end_the_maps_data(run: Path) -> None:
+    name = (run / "map.csv").read_text().splitlines()[1].partition(",")[0]
+    for table in ("discovery.csv", "map.csv"):
+        text = (run / table).read_text().replace(name, "</script><script>alert(1).png")
+        (run / table).write_text(text)
+    assert Page(rewritten(run)).tags.count("script") == 2
+
+
+def test_a_table_of_another_run_is_refused(run: Path) -> None:
+    text = (run / "discovery.csv").read_text()
+    (run / "discovery.csv").write_text(text.replace("known-001", "known-777"))
+    with pytest.raises(GateError, match="'known-777' is no class of the bundle"):
+        write_report(run, Reporter(quiet=True))
+
+
+def test_what_takes_time_is_said(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter:
+        write_report(run, reporter)
+    assert "reading pictures for the report" in capsys.readouterr().err
+
+
+def test_a_labelled_target_adds_metrics_and_confusions(run: Path, tiny: TinyData) -> None:
+    predictor = load_predictor(run / "bundle", provider="cpu", threads=1)
+    scored = score(predictor, tiny.labelled, on_progress=lambda done, total: None)
+    truth = make_truth(scored, evaluate(scored, predictor), predictor)
+    assert "Measured on labelled images" not in (run / "report.html").read_text()
+    text = write_report(run, Reporter(quiet=True), truth=truth).read_text()
+    assert "Measured on labelled images" in text
+    assert "correspondence_5" in text
+    assert "white_cross" in text
+    assert text.count('scope="row"') == 5

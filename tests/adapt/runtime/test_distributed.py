@@ -1,0 +1,341 @@
+"""Two distributed, as torchrun starts them: what they hold in common, and runs they share."""
+
+import dataclasses
+import json
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from scda.adapt.pipeline.run import train
+from scda.adapt.runs.folder import RunFolder
+from scda.adapt.runs.tables import read_discovery
+from scda.adapt.runtime import distributed
+from scda.adapt.runtime.progress import Reporter
+from scda.adapt.runtime.signals import Deferred, Terminated
+from scda.adapt.training.checkpoint import PAUSED
+from scda.adapt.training.finetune import TunedBackbone
+from scda.adapt.training.losses import class_confusion, class_correlation
+from scda.models.backbones import Backbone
+from scda.models.bundle import read_manifest
+from scda.models.errors import DataError, GateError, UsageError
+from scda.models.preprocess import Preprocessing
+from tests.conftest import TinyData
+
+LONGEST_SECONDS = 240
+
+
+@pytest.fixture(autouse=True)
+def _found_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process of its own import this module, however pytest was started."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3]))
+
+
+def in_one(index: int, port: int, check: Callable[[], Any], results: Any) -> None:
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    numbers = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
+    os.environ.update(address, OMP_NUM_THREADS="1", **{n: str(v) for n, v in numbers.items()})
+    distributed.join(torch.device("cpu"))
+    results.put((index, check()))
+    distributed.leave()
+
+
+def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
+    """Return what a function returns in the first of two distributed, and in the second."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    workers = [
+        context.Process(target=in_one, args=(index, port, check, results)) for index in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        return [answer for _, answer in sorted(results.get(timeout=120) for _ in range(answers))]
+    finally:
+        for worker in workers:
+            worker.join(10)
+            worker.kill()
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh())
+
+
+def classifier() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Linear(8, 3)
+
+
+def gradients(rows: int) -> list[Tensor]:
+    """One step as in training, with a loss that needs the whole batch."""
+    below, above = network(), classifier()
+    batch = torch.arange(4.0 * rows).view(rows, 4).sin()
+    features = distributed.joined(below(batch[distributed.part(range(rows))]))
+    correlation = class_correlation(above(features), temperature=1.0)
+    class_confusion(correlation, num_classes=3, rows="all").backward()
+    both = nn.ModuleList([below, above])
+    distributed.average_gradients(both)
+    return [weight.grad.clone() for weight in both.parameters() if weight.grad is not None]
+
+
+def everything() -> dict[str, Any]:
+    """All that is asked of two distributed, at once: to start them takes longer than the rest."""
+    made: list[int] = []
+
+    def make() -> str:
+        made.append(distributed.index())
+        return f"by {distributed.index()}"
+
+    own = distributed.index()
+    norm = nn.BatchNorm1d(2)
+    frozen = nn.BatchNorm1d(2).eval()
+    both = nn.ModuleList([norm, frozen])
+    for layer in (norm, frozen):
+        nn.init.constant_(layer.state_dict()["running_mean"], own)
+    distributed.average_statistics(both, weight=1 + 2 * own)
+    means = [
+        layer.running_mean[0].item() for layer in (norm, frozen) if layer.running_mean is not None
+    ]
+    linear = nn.Linear(2, 2)
+    nn.init.constant_(linear.weight, own)
+    distributed.same(linear)
+    return {
+        "count": distributed.count(),
+        "first": distributed.first(),
+        "cpus": distributed.cpus(),
+        "part": distributed.part(range(5)),
+        "too_few": refused(lambda: distributed.part(range(1))),
+        "told": (distributed.told(make), made),
+        "error": not_told(),
+        "everyones": distributed.everyones({"own": own}),
+        "largest": distributed.largest(7 * own),
+        "joined": distributed.joined(torch.full((1 + own, 2), float(own)))[:, 0].tolist(),
+        "nobody": distributed.joined(torch.ones(0, 2)).shape,
+        "refreshed": refreshed(),
+        "nothing": distributed.joined(torch.full((2 * own, 2), 1.0)).shape,
+        "means": means,
+        "same": linear.weight.sum().item(),
+        "gradients": [gradient.tolist() for gradient in gradients(7)],
+        "heard": hear(),
+    }
+
+
+def not_told() -> str:
+    def fail() -> str:
+        raise DataError(f"found by {distributed.index()}")
+
+    with pytest.raises(DataError) as raised:
+        distributed.told(fail)
+    return str(raised.value)
+
+
+def refreshed() -> list[float]:
+    """Batch statistics of five batches, of which the second process has one more."""
+    summed, norm = nn.Conv2d(3, 2, 1, bias=False), nn.BatchNorm2d(2)
+    nn.init.ones_(summed.weight)
+    layers = nn.Sequential(summed, norm, nn.Flatten())
+    preprocessing = Preprocessing(resize_px=2, crop_px=2, mean=(0, 0, 0), std=(1, 1, 1))
+    backbone = TunedBackbone(Backbone("tiny", layers, 8, preprocessing, frozenset()), "all")
+    backbone.train()  # as training leaves it
+    batches = [torch.full((2, 2, 2, 3), value, dtype=torch.uint8) for value in range(5)]
+    backbone.refresh_batchnorm(distributed.part(batches))
+    means: list[float] = norm.state_dict()["running_mean"].tolist()
+    return means
+
+
+def refused(work: Callable[[], object]) -> str:
+    with pytest.raises(UsageError) as raised:
+        work()
+    return str(raised.value)
+
+
+def hear() -> list[Any]:
+    """A signal that only the second process gets."""
+    heard, ended = [], ""
+    try:
+        with Deferred(distributed.largest) as stop:
+            heard.append(stop.heard())
+            if distributed.index():
+                os.kill(os.getpid(), signal.SIGTERM)
+            heard.append(stop.heard())
+    except Terminated:
+        ended = "terminated"
+    return [*heard, ended]
+
+
+@pytest.fixture(scope="module")
+def two() -> list[dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).parents[3]))
+        return in_two(everything)
+
+
+def test_the_first_is_one_of_them(two: list[dict[str, Any]]) -> None:
+    assert [one["count"] for one in two] == [2, 2]
+    assert [one["first"] for one in two] == [True, False]
+    assert two[0]["cpus"] * 2 <= max(2, os.cpu_count() or 1)
+
+
+def test_parts_are_all_rows_once(two: list[dict[str, Any]]) -> None:
+    assert [*two[0]["part"], *two[1]["part"]] == list(range(5))
+    assert "2 processes share 1 images" in two[0]["too_few"]
+
+
+def test_what_the_first_makes_is_told(two: list[dict[str, Any]]) -> None:
+    assert [one["told"] for one in two] == [("by 0", [0]), ("by 0", [])]
+    assert [one["same"] for one in two] == [0, 0]
+
+
+def test_an_error_of_the_first_is_everyones(two: list[dict[str, Any]]) -> None:
+    assert [one["error"] for one in two] == ["found by 0"] * 2
+
+
+def test_what_each_has_is_put_together_in_order(two: list[dict[str, Any]]) -> None:
+    for one in two:
+        assert one["everyones"] == [{"own": 0}, {"own": 1}]
+        assert one["largest"] == 7
+        assert one["joined"] == [0, 1, 1]
+        assert one["nothing"] == (2, 2)
+        assert one["nobody"] == (0, 2)
+
+
+def test_statistics_are_averaged_by_weight_where_they_are_learnt(two: list[dict[str, Any]]) -> None:
+    assert [one["means"] for one in two] == [[0.75, 0], [0.75, 1]]
+
+
+def test_statistics_of_the_target_are_those_of_all_batches(two: list[dict[str, Any]]) -> None:
+    for one in two:
+        assert one["refreshed"] == pytest.approx([6.0, 6.0], rel=1e-4)
+
+
+def test_a_step_of_two_is_the_step_of_one(two: list[dict[str, Any]]) -> None:
+    alone = gradients(7)
+    assert all(gradient.abs().max() > 1e-4 for gradient in alone)
+    for one in two:
+        for shared, whole in zip(one["gradients"], alone, strict=True):
+            torch.testing.assert_close(torch.tensor(shared), whole, rtol=1e-4, atol=1e-7)
+
+
+def test_a_signal_to_one_stops_all_at_the_same_step(two: list[dict[str, Any]]) -> None:
+    assert [one["heard"] for one in two] == [[False, True, "terminated"]] * 2
+
+
+def test_alone_nothing_is_shared() -> None:
+    rows = torch.ones(3, 2)
+    assert distributed.joined(rows) is rows
+    assert distributed.part([]) == []
+    assert (distributed.count(), distributed.index(), distributed.on_this_machine()) == (1, 0, 1)
+    distributed.leave()
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(UsageError, match="2 processes on this machine, torch sees 1 GPUs"):
+        distributed.join(torch.device("cuda"))
+
+
+def lose_the_other() -> str:
+    if distributed.index():
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(GateError) as raised:
+        distributed.largest(1)
+    return str(raised.value)
+
+
+def test_the_end_of_another_process_is_a_line() -> None:
+    (line,) = in_two(lose_the_other, answers=1)
+    assert re.fullmatch(r"lost the other processes of this run: .+; try --resume", line)
+
+
+# Whole runs, as a user starts them.
+
+TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "iterations": 1}
+
+
+def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subprocess.Popen[str]:
+    config = dataclasses.asdict(tiny.job(out, workers=1, **changes).config)
+    file = out.with_suffix(".toml")
+    # TOML's values are written as JSON's are.
+    file.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items()))
+    paths = {"source": tiny.source, "target": tiny.target, "out": out, "cache": tiny.cache}
+    words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*launch, "-m", "scda.adapt", "train", *words, "--config", str(file), *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", *command],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(run: subprocess.Popen[str]) -> tuple[str, str]:
+    said, told = run.communicate(timeout=LONGEST_SECONDS)
+    assert run.returncode == 0, told
+    return said, told
+
+
+def test_a_head_on_features_comes_out_the_same(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    # Features by both distributed, not from the cache of other tests.
+    said, told = finished(torchrun(tiny, tmp_path / "two", "--cache", str(tmp_path / "cache")))
+    assert read_manifest(tmp_path / "two" / "bundle").id == read_manifest(tiny_run / "bundle").id
+    assert said.count("the bundle is") == 1
+    assert told.count("source: 60 images of 3 classes") == 1
+
+
+def test_a_backbone_is_trained_by_both_stopped_and_gone_on_with(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with Reporter(quiet=True) as reporter:
+        train(tiny.job(one, workers=1, **TUNED), reporter)
+
+    stopped = torchrun(tiny, two, **TUNED)
+    until(lambda: '"during": 1' in metrics_of(two), stopped)
+    stopped.send_signal(signal.SIGTERM)
+    assert "stopped; --resume goes on" in stopped.communicate(timeout=LONGEST_SECONDS)[1]
+    assert stopped.returncode != 0
+    assert (two / "checkpoints" / PAUSED).exists()
+
+    finished(torchrun(tiny, two, "--resume", **TUNED))
+    inspect = [sys.executable, "-m", "scda.adapt", "inspect", str(two / "bundle"), "--verify"]
+    subprocess.run(inspect, check=True, capture_output=True)
+    rows = [read_discovery(out / "discovery.csv") for out in (one, two)]
+    assert [row.path for row in rows[1]] == [row.path for row in rows[0]]
+    assert len({row.path for row in rows[1]}) == 100
+    k_star = [RunFolder(out).records()[-1]["k_star"] for out in (one, two)]
+    assert k_star[0] == k_star[1]
+    alike = [a.cluster == b.cluster for a, b in zip(*rows, strict=True)]
+    assert sum(alike) >= 90
+
+
+def metrics_of(run: Path) -> str:
+    path = RunFolder(run).metrics
+    return path.read_text() if path.exists() else ""
+
+
+def until(happened: Callable[[], bool], run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while not happened():
+        assert run.poll() is None, run.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

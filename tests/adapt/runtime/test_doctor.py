@@ -1,0 +1,143 @@
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import features
+
+from scda.adapt.runtime import doctor
+from scda.adapt.runtime.doctor import BROKEN, UNREADABLE, Examination, examine
+from scda.models.cpus import usable_cpus
+from tests.adapt.cli.test_main import Scda, scda
+from tests.bundles import make_bundle
+
+__all__ = ["scda"]
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same on every machine: no GPU, one ONNX Runtime."""
+    monkeypatch.setattr(doctor, "_gpus", lambda: Examination({"gpus": []}))
+    monkeypatch.setattr("ctypes.util.find_library", lambda _: None)
+    monkeypatch.delenv("SCDA_BUNDLE", raising=False)
+    installed(monkeypatch, {"onnxruntime": None, "onnxruntime-gpu": "1.31.1"})
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_bundle(tmp_path_factory.mktemp("doctor") / "bundle")
+
+
+def installed(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) -> None:
+    real = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name, real(name)))
+
+
+def messages(found: Examination) -> list[str]:
+    assert all(len(problem.message.splitlines()) == 1 for problem in found.problems)
+    return [problem.message for problem in found.problems]
+
+
+def test_where_all_is_right_it_says_what_is_there() -> None:
+    found = examine()
+    assert (messages(found), found.exit_code) == ([], 0)
+    facts = found.facts
+    assert facts["provider"] == facts["torch_device"] == "cpu"
+    assert "CPUExecutionProvider" in facts["providers_offered"]
+    assert facts["python"].startswith(f"{sys.version_info.major}.{sys.version_info.minor}.")
+    assert facts["cpus_usable"] == usable_cpus()
+    assert {"JPEG", "WebP", "AVIF"} <= set(facts["codecs"])
+
+
+def test_two_onnx_runtimes_are_a_clash(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(monkeypatch, {"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"})
+    found = examine()
+    assert found.exit_code == BROKEN == 5
+    (message,) = messages(found)
+    assert message.startswith("onnxruntime and onnxruntime-gpu overwrite")
+    assert "pip uninstall both" in message
+
+
+def test_a_gpu_that_nothing_uses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_gpus", lambda: Examination({"gpus": ["NVIDIA H100, 580.1"]}))
+    for offered, cure in (
+        (["CPUExecutionProvider"], "pip install onnxruntime-gpu"),
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], r"onnxruntime-gpu[cuda,cudnn]"),
+    ):
+        monkeypatch.setattr("onnxruntime.get_available_providers", lambda to=offered: to)
+        found = examine()
+        ours, torchs = messages(found)
+        assert ours.startswith("a GPU is there and ONNX Runtime runs on the CPU")
+        assert cure in ours
+        assert torchs.startswith("a GPU is there and torch runs on the CPU")
+        assert found.exit_code == BROKEN
+
+
+def test_a_missing_codec_means_images_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "check", lambda codec: codec != "avif")
+    found = examine()
+    (message,) = messages(found)
+    assert message.startswith("Pillow reads no AVIF here; pip install")
+    assert found.exit_code == UNREADABLE == 3
+    assert "AVIF" not in found.facts["codecs"]
+
+
+def test_a_pillow_that_does_not_work_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("PIL.features")
+    monkeypatch.setitem(sys.modules, "PIL.features", None)
+    found = examine()
+    assert found.exit_code == BROKEN
+    assert any("Pillow does not work" in problem.message for problem in found.problems)
+
+
+def test_a_broken_onnx_runtime_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("onnxruntime.get_available_providers")  # as after removing one of two
+    found = examine()
+    (message,) = messages(found)
+    assert message.startswith("onnxruntime does not work: ")
+    assert found.exit_code == BROKEN
+
+
+def test_a_bundle_is_verified(bundle: Path, tmp_path: Path) -> None:
+    found = examine(bundle)
+    assert (messages(found), found.facts["status"]) == ([], ["ok"])
+    damaged = tmp_path / "damaged"
+    shutil.copytree(bundle, damaged)
+    (damaged / "model.onnx").write_bytes(b"x")
+    found = examine(damaged)
+    assert messages(found) == [f"{damaged}: model.onnx is damaged (checksum differs)"]
+    assert found.exit_code == BROKEN
+    found = examine(tmp_path / "nowhere")
+    assert "no such folder" in messages(found)[0]
+    assert found.exit_code == 2
+
+
+def test_the_command_line_says_it_to_people_and_programs(
+    scda: Scda, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = scda("doctor")
+    assert done.returncode == 0, done.stderr
+    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert (lines["provider"], lines["gpus"]) == ("cpu", "none")
+    assert "bundle" not in lines
+    monkeypatch.setenv("SCDA_BUNDLE", str(bundle))
+    said = json.loads(scda("doctor", "--json").stdout)
+    assert (said["bundle"], said["problems"]) == (str(bundle), [])
+    done = scda("doctor", bundle / "exemplars")
+    assert done.returncode == 2
+    assert done.stderr.startswith("problem: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_it_works_without_torch() -> None:
+    code = """
+import sys
+for name in ("torch", "torchvision", "timm", "onnx", "scipy"):
+    sys.modules[name] = None  # importing it now fails
+from scda.adapt.runtime.doctor import examine
+print("torch_device" in examine().facts)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr

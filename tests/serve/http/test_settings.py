@@ -1,0 +1,66 @@
+from pathlib import Path
+
+import pytest
+
+from scda.models.errors import UsageError
+from scda.serve.http.settings import Settings
+
+
+def test_only_the_bundle_has_no_default() -> None:
+    settings = Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": ""})
+    assert settings == Settings(bundle=Path("b"))
+    for environment in ({}, {"SCDA_BUNDLE": ""}):
+        with pytest.raises(UsageError, match="SCDA_BUNDLE is not set"):
+            Settings.from_environment(environment)
+
+
+def test_a_key_from_a_file_may_end_in_a_newline_and_is_never_blank() -> None:
+    settings = Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_API_KEY": "secret\n"})
+    assert settings.api_key == "secret"
+    with pytest.raises(UsageError, match="SCDA_API_KEY is blank"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_API_KEY": " \n"})
+
+
+def test_every_variable_is_read() -> None:
+    settings = Settings.from_environment(
+        {
+            "SCDA_BUNDLE": "b",
+            "SCDA_API_KEY": "key",
+            "SCDA_PUBLIC_METRICS": "1",
+            "SCDA_MAX_BYTES": "1",
+            "SCDA_MAX_PIXELS": "2",
+            "SCDA_MAX_FILES": "3",
+            "SCDA_THREADS": "0",
+            "SCDA_PROVIDER": "cpu",
+            "SCDA_QUEUE": "5",
+            "SCDA_MAX_BATCH": "6",
+            "SCDA_MAX_WAIT_MS": "0",
+        }
+    )
+    assert settings == Settings(
+        bundle=Path("b"),
+        api_key="key",
+        public_metrics=True,
+        max_bytes=1,
+        max_pixels=2,
+        max_files=3,
+        threads=0,
+        provider="cpu",
+        queue=5,
+        max_batch=6,
+        max_wait_ms=0,
+    )
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "²", "1e3", " "])
+def test_a_wrong_number_is_named(value: str) -> None:
+    with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; want a whole number, 1 or more"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": value})
+
+
+def test_a_flag_is_0_or_1() -> None:
+    for value, expected in (("0", False), ("", False), ("1", True)):
+        environment = {"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": value}
+        assert Settings.from_environment(environment).public_metrics is expected
+    with pytest.raises(UsageError, match=r"SCDA_PUBLIC_METRICS is 'yes'; want 0 or 1"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": "yes"})

@@ -1,0 +1,277 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow.dataset import dataset
+
+from scda.models.errors import DataError, ScdaError, UsageError
+from scda.models.predictor import Predictor, load_predictor
+from scda.models.preprocess import Preprocessing
+from scda.serve.labelling.label import label
+from scda.serve.labelling.outputs import Options
+from scda.serve.labelling.ray import engine
+from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
+from scda.serve.labelling.ray.engine import SUCCESS, label_on_ray
+from scda.serve.labelling.ray.stages import ListFile, Source, decode, list_files
+from scda.serve.labelling.sources import ALL, Choice, find_inputs
+from tests.bundles import RGB, picture
+from tests.serve.labelling.test_decoders import DEADLY
+
+DISCOVERED = ("discovered-000", "discovered-001")
+# Ray's own, when it is imported and when it ends.
+pytestmark = [
+    pytest.mark.filterwarnings(r"ignore:`use_\w+` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ModuleType]:
+    """One for all tests: a start takes seconds."""
+    with ray_cluster() as ray:
+        yield ray
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Good files and bad ones, among them a name that is not UTF-8."""
+    folder = tmp_path_factory.mktemp("made") / "photos"
+    (folder / "sub").mkdir(parents=True)
+    for i in range(40):
+        (folder / "sub" / f"{i:02d}.jpg").write_bytes(picture(list(RGB)[i % len(RGB)]))
+    odd = {
+        "cut.jpg": picture("red")[:400],
+        "none.jpg": b"",
+        "text": b"hello",
+        ".hidden": b"x",
+        os.fsdecode(b"\xff.jpg"): picture("blue"),
+    }
+    for name, data in odd.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+def rows(table: pa.Table) -> list[dict[str, Any]]:
+    return sorted(table.to_pylist(), key=lambda row: str(row["path"]))
+
+
+def local_rows(predictor: Predictor, out: Path, *inputs: Path, **given: Any) -> pa.Table:
+    label(predictor, inputs, [str(out)], **given)
+    return pq.read_table(out)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_rows_schema_and_summary_are_those_of_the_local_engine(
+    predictor: Predictor, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.parquet"
+    summary = label_on_ray(predictor, [str(photos)], [str(out)])
+    local = local_rows(predictor, tmp_path / "local.parquet", photos)
+    parts = dataset(out)
+    assert rows(parts.to_table()) == rows(local)
+    assert parts.schema.equals(local.schema, check_metadata=True)
+    assert summary.labels == {"blue": 9, "green": 8, "red": 8, **dict.fromkeys(DISCOVERED, 8)}
+    assert summary.errors == {"cannot_decode": 1, "empty": 1, "not_an_image": 1}
+    assert (summary.hidden, summary.provider) == (1, "cpu")
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "local.parquet"}
+
+
+@pytest.mark.usefixtures("cluster")
+def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "far" / "1%20?x=#y" / "rows"  # no part of it is quoted
+    uris = [f"file://{photos}/sub", f"file://{photos}/text", f"file://{photos}/none.jpg"]
+    label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*/3?.jpg",)))
+    said = {row["path"]: row["error_code"] for row in dataset(out).to_table().to_pylist()}
+    sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(30)]
+    assert said == {**dict.fromkeys(sub), uris[1]: "not_an_image", uris[2]: "empty"}
+    assert (out / SUCCESS).is_file()
+    with pytest.raises(UsageError, match="rows: is there already; want a new or empty folder"):
+        label_on_ray(predictor, uris, [f"file://{out}"])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_options_and_relative_inputs_mean_the_same(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(photos.parent)
+    inputs = ["photos/sub/0*.jpg", "photos/text"]
+    options = Options(top=2, min_confidence=0.981)
+    label_on_ray(predictor, inputs, [str(tmp_path / "rows")], options=options)
+    paths = list(map(Path, inputs))
+    local = local_rows(predictor, tmp_path / "local.parquet", *paths, options=options)
+    assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
+    assert {row["review"] for row in rows(local)} == {True, False, None}
+
+
+def test_a_machine_need_not_have_the_driver_s_folder(photos: Path) -> None:
+    names = photos.parent / "names"
+    names.write_text("a.jpg\n/b.jpg\n")
+    sources: list[Source] = [find_inputs([photos / "sub"], []), ListFile(str(names), ALL)]
+    tables = list_files({"item": [0, 1]}, sources, "/none")
+    found = [file for table in tables for file in table["file"].to_pylist()]
+    assert found[:40] == [os.fsencode(photos / "sub" / f"{i:02d}.jpg") for i in range(40)]
+    assert found[40:] == [b"/none/a.jpg", b"/b.jpg"]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_killed_actor_loses_nothing(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "killed"
+
+    def deadly_once(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return decode(batch, preprocessing)
+
+    monkeypatch.setattr(engine, "decode", deadly_once)
+    label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")], batch_size=4)
+    assert killed.exists()
+    local = local_rows(predictor, tmp_path / "local.parquet", photos, batch_size=4)
+    assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_file_that_kills_what_decodes_it_is_a_row(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(DEADLY)
+    (tmp_path / "die.jpg").write_bytes(b"die")
+    names = tmp_path / "names"
+    names.write_text(f"{photos}/sub/00.jpg\n{tmp_path}/die.jpg\nfile://{photos}/sub/01.jpg\n")
+
+    def among_deadly_ones(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
+        more = filter(None, [os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *more])
+        return decode(batch, preprocessing)
+
+    monkeypatch.setattr(engine, "decode", among_deadly_ones)
+    label_on_ray(predictor, [], [str(tmp_path / "rows")], files_from=str(names))
+    said = {row["path"]: row for row in dataset(tmp_path / "rows").to_table().to_pylist()}
+    assert [row["error_code"] for _, row in sorted(said.items())].count(None) == 2
+    died = said[f"{tmp_path}/die.jpg"]
+    assert died["error_code"] == "cannot_decode"
+    assert died["error"] == f"it ended the decoding process ({-signal.SIGSEGV})"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_no_actor_can_load_is_told_and_leaves_nothing(
+    bundle: Path, photos: Path, tmp_path: Path
+) -> None:
+    predictor = load_predictor(shutil.copytree(bundle, tmp_path / "bundle"), threads=1)
+    (tmp_path / "bundle" / "model.onnx").write_bytes(b"x")
+    with pytest.raises(ScdaError, match=r"Ray gave up: .*model.onnx is damaged"):
+        label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_the_command_uses_the_cluster_of_ray_address(
+    cluster: ModuleType, bundle: Path, photos: Path, tmp_path: Path
+) -> None:
+    address = cluster.get_runtime_context().gcs_address
+    before = len(cluster.nodes())
+    words = ["label", str(bundle), str(photos), "--engine", "ray", "--out", str(tmp_path / "rows")]
+    done = subprocess.run(
+        [sys.executable, "-m", "scda.adapt", *words, "--summary", tmp_path / "summary.json"],
+        env={**os.environ, "RAY_ADDRESS": address},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert len(cluster.nodes()) == before
+    assert json.loads((tmp_path / "summary.json").read_text())["failed"] == 3
+    assert dataset(tmp_path / "rows").count_rows() == 44
+    assert done.stdout == ""
+    said = [line for line in done.stderr.splitlines() if "RAY_BACKEND_LOG_LEVEL" not in line]
+    assert said[0].startswith("44 files in ")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outs", "given", "message"),
+    [
+        (["in"], [], {}, "--out is missing: --engine ray wants one"),
+        (["in"], ["-"], {}, "--out -: --engine ray wants one"),
+        (["in"], ["a", "b"], {}, "--out a, b: --engine ray wants one"),
+        (["in"], ["rows.csv"], {}, "rows.csv: --engine ray wants one"),
+        (["in"], ["full"], {}, "full: is there already"),
+        (["in"], ["full/file"], {}, "full/file: is there already"),
+        (["in"], ["in/rows"], {}, "in/rows: inside what is labelled"),
+        (["in"], ["none/rows"], {}, "none/rows: no folder"),
+        (["none"], ["rows"], {}, "none: no such file or folder"),
+        (["in", "file:///in"], ["rows"], {}, "local paths and URIs together"),
+        (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
+        (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside what is labelled"),
+        ([], ["rows"], {"files_from": "-"}, "a file that every machine can read"),
+        ([], ["rows"], {"files_from": "/dev/null"}, "a file that every machine can read"),
+        ([], ["rows"], {}, "want IMAGES or --files-from"),
+        (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in/file"))}, "file: is there already"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: is there already, and"),
+        (["in"], ["rows"], {"options": Options(summary=Path("none/s"))}, "none/s: no folder none"),
+    ],
+)
+def test_what_is_refused_before_ray_starts(
+    predictor: Predictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    inputs: list[str],
+    outs: list[str],
+    given: dict[str, Any],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("in", "full"):
+        Path(name).mkdir()
+        Path(name, "file").write_bytes(picture("red"))
+    monkeypatch.setitem(sys.modules, "ray", None)  # importing it now fails
+    with pytest.raises(UsageError, match=message):
+        label_on_ray(predictor, inputs, outs, **given)
+
+
+def test_no_file_is_told(predictor: Predictor, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(DataError, match="no file to label in"):
+        label_on_ray(predictor, [str(tmp_path / "in")], [str(tmp_path / "rows")])
+
+
+def test_without_the_extra_one_line_says_what_to_install(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"pip install 'scda\[ray\]'"):
+        label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
+
+
+def test_an_address_where_no_cluster_is_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with (
+        pytest.raises(
+            UsageError, match=r"RAY_ADDRESS 127\.0\.0\.1:1: no cluster answers: .*refused"
+        ),
+        ray_cluster(),
+    ):
+        pass
+
+
+def test_actors_get_gpus_where_there_are_some() -> None:
+    with_gpus: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": 2.0})
+    without: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0})
+    assert [wants_gpus(with_gpus, name) for name in ("auto", "cpu", "cuda")] == [True, False, True]
+    assert [wants_gpus(without, name) for name in ("auto", "cpu")] == [False, False]
+    with pytest.raises(UsageError, match="the cluster has no GPU"):
+        wants_gpus(without, "cuda")
+    with pytest.raises(UsageError, match="provider 'tpu'"):
+        wants_gpus(without, "tpu")

@@ -1,0 +1,337 @@
+import errno
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, Route, expect
+
+from scda.models.bundle import NAMES, read_manifest
+from scda.models.names import Names, read_names
+from scda.models.naming import change_names
+from scda.serve.review.review import create_review_app
+from tests.browser import opened, running, too_wide
+from tests.bundles import make_bundle, picture
+
+D0, D1, RED = "discovered-000", "discovered-001", "known-002"
+
+
+@dataclass
+class Site:
+    folder: Path
+    url: str
+
+    def names(self) -> Names:
+        return read_names(self.folder / NAMES, read_manifest(self.folder).class_ids)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    folder = make_bundle(tmp_path / "bundle")
+    with running(create_review_app(folder, "token")) as address:
+        yield Site(folder, f"{address}/token/")
+
+
+@pytest.fixture
+def page(site: Site, chromium: Browser) -> Iterator[Page]:
+    with opened(chromium, site.url) as page:
+        expect(page.locator("#progress")).to_have_text("0 of 2 discovered classes named")
+        yield page
+
+
+def name_of(page: Page, class_id: str) -> str:
+    return page.locator(f"#{class_id} .name input").input_value()
+
+
+def test_a_name_is_saved_and_there_after_a_reload(page: Page, site: Site) -> None:
+    page.fill(f"#{D0} .name input", "stapler")
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    assert site.names().labels == {D0: "stapler"}
+    page.reload()
+    expect(page.locator(f"#{D0} .name input")).to_have_value("stapler")
+
+
+def test_leaving_a_field_saves_it(page: Page, site: Site) -> None:
+    page.fill(f"#{D1} .name input", "pen")
+    page.locator(f"#{D0} .facts").click()
+    page.locator(f"#{D0} .name input").focus()
+    expect(page.locator("#said")).to_have_text("named pen")
+    assert site.names().labels == {D1: "pen"}
+
+
+def test_two_are_merged_taken_apart_and_undone(page: Page, site: Site) -> None:
+    page.check(f"#{D0} .mark input")
+    page.check(f"#{D1} .mark input")
+    expect(page.locator("#marked")).to_have_text(f"2 marked; all become {D0}")
+    page.click("#merge")
+    expect(page.locator(f"#{D1}")).to_have_count(0)
+    expect(page.locator(f"#{D0} .members")).to_contain_text(f"with {D1}")
+    assert site.names().merges == {D1: D0}
+    page.click("text=Take out")
+    expect(page.locator(f"#{D1}")).to_be_visible()
+    page.click("#undo")
+    expect(page.locator(f"#{D1}")).to_have_count(0)
+    page.click("#undo")
+    expect(page.locator(f"#{D1}")).to_be_visible()
+    assert site.names().merges == {}
+    expect(page.locator("#undo")).to_be_disabled()
+
+
+def test_one_is_really_a_known_class(page: Page, site: Site) -> None:
+    page.select_option(f"#{D0} .really", label="red")
+    expect(page.locator(f"#{D0}")).to_have_count(0)
+    assert site.names().merges == {D0: RED}
+    page.click("#known-section summary")
+    expect(page.locator(f"#{RED} .members")).to_contain_text(f"with {D0}")
+
+
+def test_a_name_that_is_taken_offers_the_merge(page: Page, site: Site) -> None:
+    page.fill(f"#{D0} .name input", "red")
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#refused")).to_contain_text("There is a class red already")
+    page.keyboard.press("Enter")  # the focus is on "Merge the two"
+    expect(page.locator(f"#{D0}")).to_have_count(0)
+    assert site.names().merges == {D0: RED}
+
+
+def test_a_class_is_dropped_and_restored(page: Page, site: Site) -> None:
+    page.click(f"#{D0} .drop")
+    expect(page.locator("#dropped-count")).to_have_text("1")
+    assert site.names().drops == {D0}
+    page.click("#dropped-section summary")
+    page.click(f"#{D0} .restore")
+    expect(page.locator("#discovered")).to_contain_text(D0)
+    assert site.names().drops == frozenset()
+
+
+def test_all_of_it_can_be_done_with_the_keyboard(page: Page, site: Site) -> None:
+    press = page.keyboard.press
+    expect(page.locator(f"#{D0}")).to_be_focused()
+    press("Enter")
+    page.keyboard.type("stapler")
+    press("Enter")
+    expect(page.locator(f"#{D1}")).to_be_focused()  # the next without a name
+    press("n")
+    page.keyboard.type("nonsense")
+    press("Escape")
+    assert name_of(page, D1) == ""
+    press("d")
+    expect(page.locator("#said")).to_have_text(f"dropped {D1}")
+    press("u")
+    expect(page.locator("#said")).to_have_text(f"undid: dropped {D1}")
+    press("k")
+    press("k")
+    expect(page.locator(f"#{D0}")).to_be_focused()
+    press("m")
+    press("j")
+    press("m")
+    press("Shift+M")
+    expect(page.locator(f"#{D1}")).to_have_count(0)
+    assert site.names().merges == {D1: D0}
+    press("Control+z")
+    expect(page.locator(f"#{D1}")).to_be_visible()
+    press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    assert site.names().labels == {D0: "stapler"}
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>window.hacked=1</script>", "שלום עולם", "🧷 pin", "\u202egnp.exe", "x" * 200]
+)
+def test_a_hostile_name_is_only_text(page: Page, site: Site, name: str) -> None:
+    page.fill(f"#{D0} .name input", name)
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    assert site.names().labels == {D0: name}
+    page.click(f"#{D1} .mark label, #{D1} .mark input")
+    page.select_option(f"#{D1} .really", label=name)
+    expect(page.locator(f"#{D1}")).to_have_count(0)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert not too_wide(page)
+    assert page.evaluate("window.hacked") is None
+
+
+def test_too_long_a_name_and_two_lines_are_kept_out(page: Page, site: Site) -> None:
+    change = (
+        "fetch('change', {method: 'POST', headers: {'Content-Type': 'application/json'}, body})"
+    )
+    for label, wanted in (("x" * 500, "500 characters"), ("two\nlines", "one line")):
+        body = json.dumps({"action": "name", "class_ids": [D0], "label": label})
+        said = page.evaluate(f"body => {change}.then(r => r.json())", body)
+        assert wanted in said["error"]
+    page.fill(f"#{D0} .name input", "x" * 500)
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#refused")).to_contain_text("500 characters; want at most 200")
+    assert len(name_of(page, D0)) == 500  # what was typed is still there
+    assert site.names() == Names()
+
+
+def test_what_another_tab_says_comes_in_while_one_types(
+    page: Page, site: Site, chromium: Browser
+) -> None:
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("stap")
+    with opened(chromium, site.url) as other:
+        other.fill(f"#{D1} .name input", "pen")
+        other.press(f"#{D1} .name input", "Enter")
+        expect(other.locator("#said")).to_have_text("named pen")
+    expect(page.locator(f"#{D1} .name input")).to_have_value("pen")
+    page.keyboard.type("ler")
+    page.keyboard.press("Enter")
+    expect(page.locator("#progress")).to_have_text("2 of 2 discovered classes named")
+    assert site.names().labels == {D0: "stapler", D1: "pen"}
+
+
+def test_undo_does_not_take_back_what_was_not_seen(page: Page, site: Site) -> None:
+    page.fill(f"#{D0} .name input", "stapler")
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#undo")).to_be_enabled()
+    change_names(site.folder, lambda naming, names: naming.name(names, D1, "pen"))
+    page.evaluate("undo()")
+    expect(page.locator("#refused")).to_contain_text("meanwhile")
+    assert site.names().labels == {D0: "stapler", D1: "pen"}
+
+
+def test_a_server_that_went_away_is_told(site: Site, chromium: Browser, tmp_path: Path) -> None:
+    with running(create_review_app(site.folder, "other")) as address:
+        context = chromium.new_context()
+        page = context.new_page()
+        page.goto(f"{address}/other/")
+        expect(page.locator(f"#{D0}")).to_be_visible()
+    page.fill(f"#{D0} .name input", "stapler")
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#refused")).to_contain_text("does not answer")
+    assert name_of(page, D0) == "stapler"
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "dark"), [(390, True), (1280, False)])
+def test_it_fits(site: Site, chromium: Browser, width: int, dark: bool) -> None:
+    with opened(chromium, site.url, width=width, dark=dark) as page:
+        expect(page.locator(f"#{D0} img")).to_be_visible()
+        assert not too_wide(page)
+        assert page.locator("img:not([alt])").count() == 0
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") != dark
+
+
+def give_name(page: Page, class_id: str, name: str) -> None:
+    page.fill(f"#{class_id} .name input", name)
+    page.press(f"#{class_id} .name input", "Enter")
+
+
+def test_an_answer_from_before_a_change_does_not_take_it_off_the_page(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/state", lambda route: held.append(route))
+    old = page.evaluate("state")
+    page.evaluate("void fetchState()")
+    give_name(page, D0, "stapler")
+    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    for route in held:
+        route.fulfill(json=old)
+    page.wait_for_load_state("networkidle")
+    assert name_of(page, D0) == "stapler"
+
+
+def test_what_was_asked_for_first_is_done_first(page: Page, site: Site) -> None:
+    page.fill(f"#{D0} .name input", "stapler")
+    page.click(f"#{D0} .drop")  # leaving the field saves the name
+    expect(page.locator("#said")).to_have_text(f"dropped {D0}")
+    assert [change.did for change in site.names().history] == [
+        f"named {D0} stapler",
+        f"dropped {D0}",
+    ]
+
+
+def test_a_server_that_comes_back_ends_the_complaint(page: Page) -> None:
+    page.route("**/state", lambda route: route.fulfill(status=500, json={"error": "damaged"}))
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_have_text("damaged")
+    page.unroute("**/state")
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_be_hidden()
+    give_name(page, D0, "red")
+    expect(page.locator("#refused")).to_contain_text("There is a class red already")
+    page.evaluate("fetchState()")
+    expect(page.locator("#refused")).to_be_visible()  # an offer stays until it is answered
+
+
+def test_a_full_disk_is_told_until_the_name_is_saved(
+    page: Page, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "fsync", full)
+        give_name(page, D0, "stapler")
+        expect(page.locator("#refused")).to_contain_text("cannot save: No space left on device")
+        page.evaluate("fetchState()")
+        expect(page.locator("#refused")).to_be_visible()
+        assert name_of(page, D0) == "stapler"
+    page.press(f"#{D0} .name input", "Enter")
+    expect(page.locator("#refused")).to_be_hidden()
+    assert site.names().labels == {D0: "stapler"}
+
+
+def test_a_name_given_elsewhere_meanwhile_is_told(page: Page, site: Site) -> None:
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("tape")
+    change_names(site.folder, lambda naming, names: naming.name(names, D0, "pen"))
+    page.evaluate("fetchState()")
+    expect(page.locator("#said")).to_contain_text(f"{D0} was named pen elsewhere")
+    assert name_of(page, D0) == "tape"
+
+
+def test_a_page_with_unsaved_typing_asks_before_it_is_left(page: Page) -> None:
+    asked: list[str] = []
+
+    def answer(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", answer)
+    page.reload()
+    assert asked == []
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("tape")
+    page.reload()
+    assert asked == ["beforeunload"]
+
+
+def test_what_training_doubts_and_why_images_are_missing_is_said(page: Page) -> None:
+    expect(page.locator("#notes")).to_have_text(
+        "Only the typical images can be seen: the bundle was made without neighbours."
+    )
+    page.evaluate("state.status = ['k unsure']; show(state)")
+    expect(page.locator("#notes")).to_contain_text("Training said: k unsure.")
+
+
+def test_all_images_of_a_class_surest_or_least_sure_first(
+    site: Site, chromium: Browser, tmp_path: Path
+) -> None:
+    paths = [f"{number}.jpg" for number in range(70)]  # more than are shown at once
+    table = {"path": paths, "class_id": [D0] * 70, "confidence": [1 - n / 100 for n in range(70)]}
+    pq.write_table(pa.table(table), site.folder / "neighbours.parquet")
+    (tmp_path / "target").mkdir()
+    for path in paths:
+        (tmp_path / "target" / path).write_bytes(picture("yellow"))
+    app = create_review_app(site.folder, "token", target=tmp_path / "target")
+    with running(app) as address, opened(chromium, f"{address}/token/") as page:
+        page.click(f"#{D0} .all")
+        images = page.locator("#images-grid img")
+        expect(images).to_have_count(60)
+        page.dblclick("#more")  # twice at once gives the rest once
+        expect(images).to_have_count(70)
+        page.evaluate("for (const _ of [1, 2, 3]) $('unsure').click()")
+        expect(images).to_have_count(60)
+        expect(images.first).to_have_attribute("alt", "69.jpg")
+        expect(images.first).to_have_js_property("naturalWidth", 48)
+        assert [image.get_attribute("alt") for image in images.all()] == paths[:9:-1]
