@@ -1,6 +1,6 @@
 """DomainNet*: Office-Home as source, Office-Home merged with DomainNet as target, 65 known classes.
 
-    python benchmarks/domainnet.py --root DIR --out FILE.jsonl [--method NAME …]
+    python -m benchmarks.domainnet --root DIR --out FILE.jsonl [--method NAME …]
 
 The paper merges classes of the same meaning, leaves 297 implicit ones and cuts a random quarter of
 them to 10 images; it lists neither. `MERGED` and `SEED` are ours. With all 345 classes of DomainNet
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import harness
 from benchmarks.officehome import DOMAINS
-from benchmarks.protocols import Classes, DataSet, Files, Lists, open_set_lists, scanned
+from benchmarks.open_set import harness
+from benchmarks.open_set.protocols import Classes, DataSet, Files, Lists, open_set_lists, scanned
 from scda.models.errors import UsageError
 
 # Class of DomainNet → the class of Office-Home that its images count as. `mouse` shows animals,

@@ -1,6 +1,6 @@
 """The figures of docs/method.md, from a run and from the records of `office31.py`.
 
-python benchmarks/figures.py --run RUN --results FILE.jsonl --out docs
+python -m benchmarks.figures --run RUN --results FILE.jsonl --out docs
 """
 
 import argparse
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import results, tables
-from benchmarks.results import Record
+from benchmarks.open_set import results, tables
+from benchmarks.open_set.results import Record
 from scda.adapt.report.figures import BLUE, as_svg, curve_svg, new_figure, styled
 from scda.adapt.runs.folder import RunFolder
 from scda.models.bundle import read_manifest

@@ -1,6 +1,6 @@
 """Is the sweep over k fast, and does it answer what a plain sweep answers?
 
-    python benchmarks/ksweep.py [--seeds N] [--parts plain large study]
+    python -m benchmarks.ksweep [--seeds N] [--parts plain large study]
 
 The data are Gaussian mixtures of equally large classes, noise N(0, I), class centres N(0, I) in 64
 dimensions: two centres are on average sqrt(128) = 11.3 standard deviations of the noise apart, so
@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import Candidates, cluster_space
 from scda.adapt.discovery.kmeans import Points

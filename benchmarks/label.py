@@ -1,6 +1,6 @@
 """How close does labelling come to what the cores can do, and to what others do with them?
 
-    python benchmarks/label.py --bundle BUNDLE --images DIR [--rounds N]
+    python -m benchmarks.label --bundle BUNDLE --images DIR [--rounds N]
 
 The bound is cores / (processor seconds of decoding, preparing and ONNX Runtime per image, each
 alone on one thread). Beside it, in the same run and on the same files: a PyTorch DataLoader with
@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.models.backbones import load_backbone
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus

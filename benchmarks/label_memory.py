@@ -1,6 +1,6 @@
 """Does labelling ten times the files take more memory, or longer for each?
 
-    python benchmarks/label_memory.py --bundle BUNDLE [--files 20000]
+    python -m benchmarks.label_memory --bundle BUNDLE [--files 20000]
 
 Labels a folder of tiny made-up pictures, and one of ten times as many; all lie in one folder, which
 is the hardest case: its names are sorted. Memory is the peak of the main process, plus the largest
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.predictor import load_predictor

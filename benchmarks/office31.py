@@ -1,6 +1,6 @@
 """Open-set adaptation with class discovery on the six tasks of Office-31.
 
-    python benchmarks/office31.py --root DIR --out FILE.jsonl [--study NAME] [--method NAME …]
+    python -m benchmarks.office31 --root DIR --out FILE.jsonl [--study NAME] [--method NAME …]
 
 Appends one JSON object per run, leaves out what the file holds already, and prints tables.
 """
@@ -8,8 +8,8 @@ Appends one JSON object per run, leaves out what the file holds already, and pri
 import sys
 from collections.abc import Sequence
 
-from benchmarks import harness
-from benchmarks.protocols import OFFICE31
+from benchmarks.open_set import harness
+from benchmarks.open_set.protocols import OFFICE31
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Open-set adaptation with class discovery on the twelve tasks of Office-Home, 25 known classes.
 
-    python benchmarks/officehome.py --root DIR --out FILE.jsonl [--method NAME …]
+    python -m benchmarks.officehome --root DIR --out FILE.jsonl [--method NAME …]
 
 Appends one JSON object per run, leaves out what the file holds already, and prints tables.
 Source: SCDA, "Datasets"; Venkateswara et al. 2017, https://arxiv.org/abs/1706.07522
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-from benchmarks import harness
-from benchmarks.protocols import Classes, DataSet, Lists, open_set_lists, scanned
+from benchmarks.open_set import harness
+from benchmarks.open_set.protocols import Classes, DataSet, Lists, open_set_lists, scanned
 from scda.models.errors import UsageError
 
 DOMAINS = {"Ar": "Art", "Cl": "Clipart", "Pr": "Product", "Rw": "Real World"}

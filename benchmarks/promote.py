@@ -1,6 +1,6 @@
 """Are named classes recognised after a promotion as well as before it?
 
-    python benchmarks/promote.py --source DIR --target DIR --labelled DIR --out DIR
+    python -m benchmarks.promote --source DIR --target DIR --labelled DIR --out DIR
 
 Trains, and lets an oracle name the discovered classes after the true class that most of their
 images have: two of one true class are merged, one of a known class is merged into it. Promotes, the
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.cli.main import user_cache
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Job

@@ -1,6 +1,6 @@
 """How long the report takes and how large it is, for a made-up target of many photographs.
 
-python benchmarks/report.py --run RUN [--images 2000] [--width 1600]
+python -m benchmarks.report --run RUN [--images 2000] [--width 1600]
 
 RUN is a finished run. Its target images are scaled up to photographs until there are enough, and
 its rows of discovery.csv with them; everything else of the run stays.
@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, read_config
 from scda.adapt.runs.target_map import make_map, write_map

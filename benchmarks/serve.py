@@ -1,6 +1,6 @@
 """How close does the endpoint come to what the cores can do, and to another server's?
 
-    python benchmarks/serve.py --bundle BUNDLE --images DIR
+    python -m benchmarks.serve --bundle BUNDLE --images DIR
 
 The bound is (cores - what the clients take) / (processor seconds of decoding, preparing and ONNX
 Runtime per image, each alone on one thread). Beside ours, in the same run and in turn: LitServe
@@ -25,11 +25,11 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import server
-from benchmarks.answers import Answer, exit_code
 from benchmarks.label import processor_seconds
-from benchmarks.load import Load, arrive, at_even_paces, at_random, keep_busy
-from benchmarks.server import Server
+from benchmarks.speed import server
+from benchmarks.speed.answers import Answer, exit_code
+from benchmarks.speed.load import Load, arrive, at_even_paces, at_random, keep_busy
+from benchmarks.speed.server import Server
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.files import walk

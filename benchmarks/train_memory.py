@@ -1,6 +1,6 @@
 """Does `train` stay small where the target is large?
 
-    python benchmarks/train_memory.py [--images 20000] [--backbone conv4|efficientnet_lite0]
+    python -m benchmarks.train_memory [--images 20000] [--backbone conv4|efficientnet_lite0]
         [--computed 500]
 
 Makes a source of 10 classes and a target of 15, coloured shapes on noise, in a temporary folder,
@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 
 KNOWN, ALL = 10, 15  # classes of the source, of the target
 OF_SOURCE = 50  # images per class

@@ -1,6 +1,6 @@
 """How much of what the bare backbone can do is left to the feature pass and to a training step?
 
-    python benchmarks/train_speed.py --images DIR
+    python -m benchmarks.train_speed --images DIR
 
 EfficientNet-Lite0 at 224 pixels, 32 images per domain and step. Each of ours reads the files;
 the bare backbone beside it has its pixels in memory and computes nothing else: ONNX Runtime for
@@ -23,7 +23,7 @@ from unittest.mock import patch
 import torch
 from torch import Generator, Tensor, nn
 
-from benchmarks.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import features
 from scda.adapt.data.image_files import Images

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import harness
-from benchmarks.protocols import DOMAINS, PROTOCOLS
+from benchmarks.open_set import harness
+from benchmarks.open_set.protocols import DOMAINS, PROTOCOLS
 from scda.adapt.data.features import Extracted
 
 _OTHERS = ("letter_tray", "mobile_phone", "paper_notebook")

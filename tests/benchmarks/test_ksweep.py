@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.answers import Answer, exit_code
 from benchmarks.ksweep import Sweep, curve_difference, mixture
+from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.discovery.sweep import Curve
 
 

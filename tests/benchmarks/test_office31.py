@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import office31 as benchmark
-from benchmarks.protocols import PROTOCOLS
-from benchmarks.studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
+from benchmarks.open_set.protocols import PROTOCOLS
+from benchmarks.open_set.studies import ABLATIONS, Request, ablation_runs, main_runs, ratio_runs
 
 
 @pytest.fixture

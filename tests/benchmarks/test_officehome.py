@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from benchmarks import domainnet, officehome
-from benchmarks.protocols import Files
-from benchmarks.studies import Request, main_runs
+from benchmarks.open_set.protocols import Files
+from benchmarks.open_set.studies import Request, main_runs
 from scda.models.errors import UsageError
 
 _HOME = (

@@ -15,9 +15,9 @@ from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
-from benchmarks.results import Record
-from benchmarks.runs import Inputs, Run
-from benchmarks.studies import Request, main_runs
+from benchmarks.open_set.results import Record
+from benchmarks.open_set.runs import Inputs, Run
+from benchmarks.open_set.studies import Request, main_runs
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import cluster_space, discover, select
 from scda.adapt.discovery.kmeans import STEPS, Points, sweep

@@ -3,7 +3,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from benchmarks.ratio import ratio_png
+from benchmarks.open_set.ratio import ratio_png
 
 
 def test_every_method_has_a_line_in_every_panel() -> None:

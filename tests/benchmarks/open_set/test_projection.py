@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmarks.projection import flat, measure_projection, projection_png, summary
-from benchmarks.protocols import Lists
-from benchmarks.runs import Inputs, Run
+from benchmarks.open_set.projection import flat, measure_projection, projection_png, summary
+from benchmarks.open_set.protocols import Lists
+from benchmarks.open_set.runs import Inputs, Run
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import projection, results, stress, tables
-from benchmarks.baselines import METHODS, measure_other
-from benchmarks.estimators import k_runs, measure_k
-from benchmarks.projection import measure_projection, projection_png
-from benchmarks.protocols import DataSet
-from benchmarks.ratio import ratio_png
-from benchmarks.results import Record
-from benchmarks.runs import Inputs, Run, inputs_of, measure, one_thread
-from benchmarks.stress import stress_runs
-from benchmarks.studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
+from benchmarks.open_set import projection, results, stress, tables
+from benchmarks.open_set.baselines import METHODS, measure_other
+from benchmarks.open_set.estimators import k_runs, measure_k
+from benchmarks.open_set.projection import measure_projection, projection_png
+from benchmarks.open_set.protocols import DataSet
+from benchmarks.open_set.ratio import ratio_png
+from benchmarks.open_set.results import Record
+from benchmarks.open_set.runs import Inputs, Run, inputs_of, measure, one_thread
+from benchmarks.open_set.stress import stress_runs
+from benchmarks.open_set.studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
 from scda.adapt.cli.main import user_cache
 from scda.adapt.data.dataset import job_backbone
 from scda.adapt.data.features import extract

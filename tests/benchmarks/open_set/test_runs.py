@@ -5,9 +5,18 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import runs
-from benchmarks.protocols import Lists
-from benchmarks.runs import REJECTIONS, Run, Trained, inputs_of, measure, percent, scores, trade_off
+from benchmarks.open_set import runs
+from benchmarks.open_set.protocols import Lists
+from benchmarks.open_set.runs import (
+    REJECTIONS,
+    Run,
+    Trained,
+    inputs_of,
+    measure,
+    percent,
+    scores,
+    trade_off,
+)
 from scda.adapt.config import TrainConfig
 from scda.adapt.evaluation.metrics import open_set
 

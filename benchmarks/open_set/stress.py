@@ -16,9 +16,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from PIL import ImageFilter
 
-from benchmarks.protocols import PROTOCOLS, Classes, Lists, class_names, task_lists
-from benchmarks.runs import Run
-from benchmarks.studies import Request
+from benchmarks.open_set.protocols import PROTOCOLS, Classes, Lists, class_names, task_lists
+from benchmarks.open_set.runs import Run
+from benchmarks.open_set.studies import Request
 from scda.models.bundle import file_sha256
 from scda.models.files import write_atomically
 from scda.models.images import read_file

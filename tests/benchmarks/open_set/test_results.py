@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import results
+from benchmarks.open_set import results
 from scda.models.errors import UsageError
 
 

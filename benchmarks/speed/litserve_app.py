@@ -1,6 +1,6 @@
 """A bundle behind LitServe: the same file reading, preprocessing, model and answer as ours.
 
-python benchmarks/litserve_app.py BUNDLE PORT WORKERS THREADS
+python -m benchmarks.speed.litserve_app BUNDLE PORT WORKERS THREADS
 """
 
 import sys

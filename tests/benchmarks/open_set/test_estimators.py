@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks import estimators
-from benchmarks.estimators import Pretrained, constrained_kmeans
-from benchmarks.studies import Request
+from benchmarks.open_set import estimators
+from benchmarks.open_set.estimators import Pretrained, constrained_kmeans
+from benchmarks.open_set.studies import Request
 from scda.adapt.config import TrainConfig
 
 KNOWN, NEW, PER_CLASS = 6, 5, 24

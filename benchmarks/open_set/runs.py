@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from benchmarks.protocols import Lists
-from benchmarks.results import Record
+from benchmarks.open_set.protocols import Lists
+from benchmarks.open_set.results import Record
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.evaluation import metrics

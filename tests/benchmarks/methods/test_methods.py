@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 
-from benchmarks import baselines
-from benchmarks.baselines import METHODS, divided, measure_other, predict
 from benchmarks.methods import dance, ovanet, pgl, shot, sta, uniot
 from benchmarks.methods.training import UNKNOWN, Prediction, Prototypes, minimise, total_steps
-from benchmarks.protocols import Lists
-from benchmarks.runs import Inputs, Run
+from benchmarks.open_set import baselines
+from benchmarks.open_set.baselines import METHODS, divided, measure_other, predict
+from benchmarks.open_set.protocols import Lists
+from benchmarks.open_set.runs import Inputs, Run
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.evaluation.metrics import open_set

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.protocols import PROTOCOLS, TASKS, class_names, task_lists
+from benchmarks.open_set.protocols import PROTOCOLS, TASKS, class_names, task_lists
 from scda.models.errors import UsageError
 
 

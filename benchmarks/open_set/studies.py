@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.protocols import OFFICE31, PROTOCOLS, Classes, DataSet, Lists, task_lists
-from benchmarks.runs import Run, name
+from benchmarks.open_set.protocols import OFFICE31, PROTOCOLS, Classes, DataSet, Lists, task_lists
+from benchmarks.open_set.runs import Run, name
 from scda.adapt.config import TrainConfig, resolve
 from scda.models.errors import UsageError
 

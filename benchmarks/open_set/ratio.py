@@ -5,9 +5,9 @@ Source: SCDA, supplement, "The ratio of unobserved classes".
 
 from collections.abc import Sequence
 
-from benchmarks.projection import as_png
-from benchmarks.results import Record
-from benchmarks.tables import grouped, over_tasks
+from benchmarks.open_set.aggregate import grouped, over_tasks
+from benchmarks.open_set.projection import as_png
+from benchmarks.open_set.results import Record
 
 _PANELS = {"os_star": "OS*, percent", "unk_pooled": "UNK, percent", "k_star": "k*"}
 

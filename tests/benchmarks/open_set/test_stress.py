@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import stress
-from benchmarks.protocols import PROTOCOLS, Lists, class_names
-from benchmarks.studies import Request
+from benchmarks.open_set import stress
+from benchmarks.open_set.protocols import PROTOCOLS, Lists, class_names
+from benchmarks.open_set.studies import Request
 
 KNOWN, PER_CLASS = 4, 60
 SHARES = [0.05, 0.1, 0.2, 0.5]

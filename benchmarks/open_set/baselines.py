@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.estimators import distances, mean_silhouette
 from benchmarks.methods import dance, osbp, ovanet, pgl, shot, source_only, sta, uniot
 from benchmarks.methods.training import AUTHORS_RATE, UNKNOWN, Fit, Prediction
-from benchmarks.results import Record
-from benchmarks.runs import Inputs, Run, accuracy, known_share, percent
+from benchmarks.open_set.estimators import distances, mean_silhouette
+from benchmarks.open_set.results import Record
+from benchmarks.open_set.runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import Candidates, cluster_space, nobody
 from scda.adapt.discovery.kmeans import Points, sweep

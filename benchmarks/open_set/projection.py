@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 
-from benchmarks.results import Record
-from benchmarks.runs import Inputs, Run
+from benchmarks.open_set.results import Record
+from benchmarks.open_set.runs import Inputs, Run
 from scda.adapt.report.figures import GREY
 from scda.adapt.training.algorithm import adapt
 from scda.adapt.training.networks import infer

@@ -1,8 +1,6 @@
 from typing import Any
 
-import pytest
-
-from benchmarks import tables
+from benchmarks.open_set import aggregate, tables
 
 
 def record(task: str, seed: int, **fields: Any) -> dict[str, Any]:
@@ -18,28 +16,9 @@ RECORDS = [
 ]
 
 
-def test_the_mean_is_over_tasks_of_means_over_seeds() -> None:
-    assert tables.over_tasks(RECORDS, "os") == 85.5
-    # Without D-W's second seed the task still weighs one half.
-    assert tables.over_tasks(RECORDS[:3], "os") == 85.5
-
-
-def test_the_deviation_is_that_of_the_seeds_means() -> None:
-    assert tables.with_deviation(RECORDS, "os") == "85.5 ± 0.7"
-    assert tables.with_deviation(RECORDS[:2], "os") == "86.0"  # one seed has none
-
-
-def test_a_seed_without_all_tasks_has_no_part_in_the_deviation() -> None:
-    assert tables.with_deviation(RECORDS[:3], "os") == "85.5"
-
-
-def test_spread_is_the_sample_deviation() -> None:
-    assert tables.spread([92, 90, 91]) == "91.0 ± 1.0"
-
-
 def test_errors_of_k_may_cancel_in_the_papers_and_not_in_ours() -> None:
-    assert tables.signed_error(RECORDS) == 0.5  # mean k* 10.5
-    assert tables.over_tasks(RECORDS, "k_abs") == 1.5
+    assert aggregate.signed_error(RECORDS) == 0.5  # mean k* 10.5
+    assert aggregate.over_tasks(RECORDS, "k_abs") == 1.5
     assert "\\|mean k* - k\\| = 0.50" in tables.k_errors(RECORDS)
     assert "mean \\|k* - k\\| = 1.50" in tables.k_errors(RECORDS)
 
@@ -64,11 +43,6 @@ def test_estimators_stand_beside_the_paper() -> None:
     assert lines[2] == "| dtc | 9.0 | 12.0 | 10.5 | 0.5 | 1.5 | 6.8 |"
 
 
-def test_statuses_are_counted_most_frequent_first() -> None:
-    runs = [{"status": status} for status in (["ok"], ["collapsed", "unstable k"], ["collapsed"])]
-    assert tables.statuses(runs) == "collapsed 2, ok 1, unstable k 1"
-
-
 def test_a_stress_row_is_a_case_and_a_mode() -> None:
     shares = dict.fromkeys(("os_star", "unk_pooled", "hos", "accuracy", "known_share"), 50.0)
     row = record("A-W", 0, **shares, k_star=0, k_true=0, auroc=0.0, status=["nothing new found"])
@@ -88,11 +62,6 @@ def test_an_ablation_is_held_to_the_first_row() -> None:
     assert lines[0].endswith("| HOS against as it is |")
     assert lines[2].endswith("| +0.0 |")
     assert lines[3].endswith("| -2.5 |")
-
-
-@pytest.mark.parametrize(("value", "text"), [(None, ""), (10.06, "10.1")])
-def test_what_is_not_published_stays_empty(value: float | None, text: str) -> None:
-    assert tables.plain(value) == text
 
 
 def test_published_rows_name_their_backbone_and_split() -> None:
