@@ -10,8 +10,16 @@ from typing import Any
 from scda.models.errors import UsageError
 
 _SEEN_PER_CLASS = 640  # source images; right for 2, 10 and 25 classes (benchmarks/README.md)
-_MOST_REJECTION = 100  # nats; nothing or everything is called new long before
+_LARGEST_BIAS = 100  # nats; nothing or everything is called new long before
 _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
+
+# Old names of options; they still work on the command line, in a TOML file and in a run's config.
+RENAMED = {
+    "backbone_lr": "backbone_lr_scale",
+    "iterations": "rounds",
+    "propagation": "propagation_alpha",
+    "rejection": "unknown_logit_bias",
+}
 
 CHOICES = {
     "adversary": ("sample", "class", "matrix"),
@@ -46,7 +54,7 @@ class TrainConfig:
     # optimisation: constant SGD, a new optimiser per stage
     batch_size: int = 32  # images per domain in one step
     lr: float = 1e-3
-    backbone_lr: float = 0.1  # times lr, where the backbone learns (docs/training.md)
+    backbone_lr_scale: float = 0.1  # times lr, where the backbone learns (docs/training.md)
     momentum: float = 0.9
     weight_decay: float = 5e-4
     clip_grad: float = 0.0  # largest norm of a step's gradient; 0 does not clip
@@ -59,17 +67,17 @@ class TrainConfig:
     temperature: float = 1.0  # of the class correlation, choice 5
     confusion_rows: str = "present"  # which rows of the correlation count, choice 6
     # alternation, Algorithm 2
-    iterations: int = 3  # E
+    rounds: int = 3  # E
     round_steps: int = 150  # retraining steps per round; 0 is one pass over the target
     # discovery, Algorithm 1
     novel: str = "auto"  # are there new classes at all, choice 22b
     k_method: str = "both"  # Algorithm 1's k*, that of the neighbourhood graph, or their mean
     k_max: int = 40
-    rejection: float = 0.0  # nats added to discovered classes at the end: more rejects more
+    unknown_logit_bias: float = 0.0  # nats added to discovered classes at the end
     k: int = 0  # fixes k*; 0 estimates it
     implicit_share: str = "all"  # how much of the images predicted new are clustered, choice 8
     assignment: str = "separate"  # pseudo-labels: k-means on T_im alone, or the sweep's, choice 14
-    propagation: float = 0.98  # how far predictions spread over neighbours first; 0 is off
+    propagation_alpha: float = 0.98  # how far predictions spread over neighbours first; 0 is off
     cluster_space: str = "backbone"  # its features, F's, or both, choice 16b
     pca: int = 64  # dimensions; 0 is off
     restarts: int = 4  # of k-means, choice 15
@@ -85,7 +93,7 @@ class TrainConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise UsageError(f"{name} is {getattr(self, name)!r}, want {' or '.join(allowed)}")
-        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 0, "iterations": 0}
+        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 0, "rounds": 0}
         least |= {"k": 0, "pca": 0, "round_steps": 0, "image_size": 0, "workers": 0, "seed": 0}
         for name, lowest in least.items():
             if getattr(self, name) < lowest:
@@ -97,17 +105,18 @@ class TrainConfig:
         # `not (...)`: a TOML file may say nan, which is neither more nor less than anything.
         if not 0 < self.lr < 1:
             raise UsageError(f"lr is {self.lr}, want a number between 0 and 1")
-        if not 0 < self.backbone_lr <= 1:
-            raise UsageError(f"backbone_lr is {self.backbone_lr}, want more than 0, 1 or less")
+        if not 0 < self.backbone_lr_scale <= 1:
+            raise UsageError(
+                f"backbone_lr_scale is {self.backbone_lr_scale}, want more than 0, 1 or less"
+            )
         if not 0 <= self.clip_grad < math.inf:
             raise UsageError(f"clip_grad is {self.clip_grad}, want 0 or more")
-        for name in ("momentum", "weight_decay", "propagation"):
+        for name in ("momentum", "weight_decay", "propagation_alpha"):
             if not 0 <= getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}, want 0 or more, less than 1")
-        if not abs(self.rejection) <= _MOST_REJECTION:
-            raise UsageError(
-                f"rejection is {self.rejection}, want -{_MOST_REJECTION} to {_MOST_REJECTION}"
-            )
+        bias, largest = self.unknown_logit_bias, _LARGEST_BIAS
+        if not abs(bias) <= largest:
+            raise UsageError(f"unknown_logit_bias is {bias}, want -{largest} to {largest}")
         if not 0 < self.temperature < math.inf:
             raise UsageError(f"temperature is {self.temperature}, want more than 0")
         if not self.head_widths or min(self.head_widths) < 1:
@@ -125,7 +134,7 @@ class TrainConfig:
 
 # The text to the letter; what it leaves open stands in docs/method.md.
 _PAPER: dict[str, Any] = {
-    "backbone_lr": 1.0,  # one learning rate for all that is trained
+    "backbone_lr_scale": 1.0,  # one learning rate for all that is trained
     "head_widths": (1024, 512, 256),
     "sampling": "shuffled",
     "batchnorm": "target",
@@ -133,11 +142,11 @@ _PAPER: dict[str, Any] = {
     "adversary": "matrix",
     "confusion_rows": "all",
     "k_method": "scda",
-    "iterations": 400,
+    "rounds": 400,
     "round_steps": 0,
     "novel": "yes",
     "implicit_share": "half",
-    "propagation": 0.0,
+    "propagation_alpha": 0.0,
     "cluster_space": "features",
     "restarts": 3,
 }
@@ -147,9 +156,9 @@ _BENCHMARK = {**_PAPER, "backbone": "resnet50", "finetune": "all", "lr": 1e-3, "
 PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
     "paper": _PAPER,
-    "office31": {**_BENCHMARK, "batch_size": 32, "iterations": 400, "k_max": 40},
-    "office-home": {**_BENCHMARK, "batch_size": 32, "iterations": 400, "k_max": 120},
-    "domainnet": {**_BENCHMARK, "batch_size": 64, "iterations": 40, "k_max": 650},
+    "office31": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 40},
+    "office-home": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 120},
+    "domainnet": {**_BENCHMARK, "batch_size": 64, "rounds": 40, "k_max": 650},
 }
 
 
@@ -163,7 +172,7 @@ def resolve(options: dict[str, Any], config_file: Path | None = None) -> TrainCo
     Raises:
         UsageError: If a field is unknown or wrong, or the file cannot be read.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given = current_names({name: value for name, value in options.items() if value is not None})
     from_file = _read(config_file) if config_file else {}
     preset = given.get("preset", from_file.get("preset", "robust"))
     if preset not in PRESETS:
@@ -174,10 +183,22 @@ def resolve(options: dict[str, Any], config_file: Path | None = None) -> TrainCo
     return TrainConfig(**fields)
 
 
+def current_names(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields under the names that options have now.
+
+    Raises:
+        UsageError: If an option is given under its old name and its new one.
+    """
+    for old, new in RENAMED.items():
+        if old in fields and new in fields:
+            raise UsageError(f"{old} is the old name of {new}; expected one of them")
+    return {RENAMED.get(name, name): value for name, value in fields.items()}
+
+
 def _read(path: Path) -> dict[str, Any]:
     types = {f.name: type(f.default) for f in dataclasses.fields(TrainConfig)}
     try:
-        fields = tomllib.loads(path.read_text("utf-8"))
+        fields = current_names(tomllib.loads(path.read_text("utf-8")))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot read the config: {error}") from None
     for name, value in fields.items():

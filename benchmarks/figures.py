@@ -49,7 +49,7 @@ def main_records(records: Sequence[Record]) -> list[Record]:
 
 @styled
 def rejection_svg(records: Sequence[Record]) -> str:
-    """Draw OS* against UNK, means over tasks, for every value of the option `rejection`."""
+    """Draw OS* against UNK, means over tasks, for every value of `unknown_logit_bias`."""
     star, unknown = (tables.rejection_means(records, place) for place in (0, 1))
     star = {value: share for value, share in star.items() if abs(float(value)) <= _WIDEST}
     figure, axes = new_figure()

@@ -49,7 +49,7 @@ class TinyData:
         """A job that ends in seconds; changes are of the job or of its config."""
         of_job = {f.name for f in dataclasses.fields(Job)}
         config: dict[str, Any] = {"backbone": "conv4", "weights": str(self.weights), "k_max": 6}
-        config |= {"novel": "yes", "pretrain_steps": 60, "round_steps": 40, "iterations": 2}
+        config |= {"novel": "yes", "pretrain_steps": 60, "round_steps": 40, "rounds": 2}
         config |= {"batch_size": 16, **{n: v for n, v in changes.items() if n not in of_job}}
         fields: dict[str, Any] = {"source": self.source, "target": self.target}
         fields |= {"cache": self.cache, **{n: v for n, v in changes.items() if n in of_job}}

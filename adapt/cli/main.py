@@ -55,7 +55,8 @@ def train(
         str | None,
         typer.Option(help="What of the backbone learns: none (default), its last stage, or all."),
     ] = None,
-    iterations: Annotated[int | None, typer.Option(help="Rounds of the alternation.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of the alternation.")] = None,
+    iterations: Annotated[int | None, typer.Option(hidden=True)] = None,
     novel: Annotated[
         str | None, typer.Option(help="Are there new classes: auto, yes or no.")
     ] = None,
@@ -64,9 +65,10 @@ def train(
     ] = None,
     k_max: Annotated[int | None, typer.Option(help="Most new classes looked for.")] = None,
     k: Annotated[int | None, typer.Option(help="Fixes the number of new classes.")] = None,
-    rejection: Annotated[
-        float | None, typer.Option(help="Above 0 calls more images new, below 0 fewer; in nats.")
+    unknown_logit_bias: Annotated[
+        float | None, typer.Option(help="Above 0 predicts more images as new, below 0 fewer; nats.")
     ] = None,
+    rejection: Annotated[float | None, typer.Option(hidden=True)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per domain and step.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
     clip_grad: Annotated[
@@ -105,11 +107,13 @@ def train(
         "backbone": backbone,
         "weights": str(weights) if weights else None,
         "finetune": finetune,
+        "rounds": rounds,
         "iterations": iterations,
         "novel": novel,
         "k_method": k_method,
         "k_max": k_max,
         "k": k,
+        "unknown_logit_bias": unknown_logit_bias,
         "rejection": rejection,
         "batch_size": batch_size,
         "lr": lr,

@@ -73,5 +73,5 @@ def _spread(columns: NDArray[np.float64], graph: csr_array, reach: float) -> NDA
     for number, column in enumerate(columns.T):
         solved[:, number], unfinished = cg(system, column, x0=column)
         if unfinished:  # below reach 1 the system is well conditioned, and it is done long before
-            raise GateError(f"propagation {reach} did not settle; want a smaller one")
+            raise GateError(f"propagation_alpha {reach} did not settle; a smaller one does")
     return solved

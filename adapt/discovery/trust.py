@@ -92,7 +92,5 @@ def _doubts_about_k(discovery: Discovery) -> list[str]:
             )
     if len(path) > 1 and max(path[-2:]) > _UNSTABLE * min(path[-2:]):
         rounds = ", ".join(map(str, path[-_SHOWN:]))
-        doubts.append(
-            f"unstable k: k* went {rounds} in the last rounds; more --iterations, or fix --k"
-        )
+        doubts.append(f"unstable k: k* went {rounds} in the last rounds; more --rounds, or fix --k")
     return doubts

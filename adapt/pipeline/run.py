@@ -160,7 +160,7 @@ def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs 
 def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
     """Return how long the bar is: an image and a training step are a part each."""
     images = len(target.paths) + sum(map(len, source.classes.values()))
-    classes, end = len(source.classes), job.config.iterations + 1
+    classes, end = len(source.classes), job.config.rounds + 1
     return images // distributed.count() + steps_before(end, job.config, classes, len(target.paths))
 
 

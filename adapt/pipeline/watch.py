@@ -56,7 +56,7 @@ class Watch:
     def on_stage(self, stage: Stage, networks: Networks) -> None:
         """Write and say what a stage gave."""
         self._write(_record(stage), self._steps_before(stage.round + 1))
-        self.reporter.say(_line(stage, self.config.iterations))
+        self.reporter.say(_line(stage, self.config.rounds))
         for warning in (*stage.warnings, *_unsteady(stage, self.config)):
             self._warn_once(warning)
         if stage.round == 1:
@@ -73,9 +73,9 @@ class Watch:
 
     def _begin(self, number: int) -> None:
         self._stage = number
-        if number > self.config.iterations:
+        if number > self.config.rounds:
             return
-        name = f"round {number} of {self.config.iterations}" if number else "pre-training"
+        name = f"round {number} of {self.config.rounds}" if number else "pre-training"
         self.reporter.begin(name, self._steps_before(number + 1) - self._steps_before(number))
 
     def _steps_before(self, stage: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scda.adapt.config import TrainConfig
+from scda.adapt.config import TrainConfig, current_names
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
@@ -208,7 +208,7 @@ def _short(value: Any) -> str:
 
 
 def read_config(run: RunFolder) -> dict[str, Any]:
-    """Return config.json.
+    """Return config.json, with the names that options have now.
 
     Raises:
         GateError: If it is damaged.
@@ -219,4 +219,6 @@ def read_config(run: RunFolder) -> dict[str, Any]:
         raise GateError(f"{run.config}: damaged: {error}") from None
     if not isinstance(fields, dict):
         raise GateError(f"{run.config}: damaged: want an object")
+    if isinstance(fields.get("config"), dict):
+        fields["config"] = current_names(fields["config"])
     return fields

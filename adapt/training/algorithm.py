@@ -103,14 +103,14 @@ def adapt(
         run.look(state.networks.backbone)
     failure = ""
     try:
-        while state is None or state.round < config.iterations:
+        while state is None or state.round < config.rounds:
             state, pause = _next_stage(state, pause, start, run), None
     except Diverged as error:
         if state is None or state.round == 0:
             raise Diverged(f"{error}; no round was finished, so there is no bundle") from None
         failure = f"round {state.round + 1}: {error}; the bundle is that of round {state.round}"
     # After the last checkpoint, so that it counts once.
-    reject_more(state.networks, num_known, config.rejection)
+    reject_more(state.networks, num_known, config.unknown_logit_bias)
     if state.round:
         source = replace(source, features=inputs.source(state.networks.backbone))
     state.networks.modules.cpu()
@@ -208,5 +208,5 @@ def _discover(state: checkpoint.State, run: Run) -> Discovery:
 
 
 def _spread(logits: Points, run: Run) -> Points:
-    reach = run.config.propagation
+    reach = run.config.propagation_alpha
     return propagated(logits, run.seen.graph, reach) if reach else logits

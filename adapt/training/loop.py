@@ -193,7 +193,7 @@ def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
     """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
     new = [*networks.head.parameters(), *networks.classifier.parameters()]
     learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
-    own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr}
+    own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr_scale}
     return torch.optim.SGD(
         [{"params": new}, own],
         lr=config.lr,

@@ -42,7 +42,7 @@ def new_head(target: Tensor, config: TrainConfig) -> FeatureHead:
 
 def total_steps(config: TrainConfig, num_known: int, num_target: int) -> int:
     """Return how many steps scda trains in all: pre-training and every round."""
-    later = config.iterations * config.round_length(num_target)
+    later = config.rounds * config.round_length(num_target)
     return config.pretrain_length(num_known) + later
 
 

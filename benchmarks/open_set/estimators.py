@@ -209,9 +209,9 @@ def constrained_kmeans(
 
 
 def _pretrained(run: Run, inputs: Inputs) -> Pretrained:
-    adapted = adapt(inputs.source, inputs.target, replace(run.config, iterations=0))
+    adapted = adapt(inputs.source, inputs.target, replace(run.config, rounds=0))
     logits, features = (tensor.numpy() for tensor in infer(adapted.networks, inputs.target))
-    backbone, reach = inputs.target.numpy(), run.config.propagation
+    backbone, reach = inputs.target.numpy(), run.config.propagation_alpha
     if reach:
         logits = propagated(logits, neighbourhood(backbone), reach)
     return Pretrained(logits, features, backbone, logits.shape[1] - 1, run.config)

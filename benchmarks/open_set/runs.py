@@ -122,7 +122,7 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
 
 
 def trade_off(probabilities: Features, truth: Labels, num_known: int) -> dict[str, list[float]]:
-    """Return OS* and UNK, in percent, for every value of the option `rejection`."""
+    """Return OS* and UNK, in percent, for every value of `unknown_logit_bias`."""
     logits = np.log(np.maximum(probabilities, np.finfo(np.float32).tiny))
     is_new = np.arange(logits.shape[1]) >= num_known
     curve = {}

@@ -20,10 +20,10 @@ OWN: dict[str, dict[str, Any]] = {"scda": {}, "scda_yes": {"novel": "yes"}}
 ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
     # what the paper takes away
-    ("pre-training only", {"iterations": 0}),
+    ("pre-training only", {"rounds": 0}),
     ("one unknown class", {"k": 1}),
-    ("k* without iteration", {"iterations": 1}),
-    ("true k without iteration", {"k": _TRUE_K, "iterations": 1}),
+    ("k* without iteration", {"rounds": 1}),
+    ("true k without iteration", {"k": _TRUE_K, "rounds": 1}),
     ("true k with iteration", {"k": _TRUE_K}),
     # each departure from the paper taken back alone
     ("adversary=matrix", {"adversary": "matrix"}),
@@ -31,9 +31,9 @@ ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("confusion_rows=all", {"confusion_rows": "all"}),
     ("sampling=shuffled", {"sampling": "shuffled"}),
     ("implicit_share=half", {"implicit_share": "half"}),
-    ("propagation=0", {"propagation": 0.0}),
-    ("propagation=0.9", {"propagation": 0.9}),
-    ("propagation=0.95", {"propagation": 0.95}),
+    ("propagation=0", {"propagation_alpha": 0.0}),
+    ("propagation=0.9", {"propagation_alpha": 0.9}),
+    ("propagation=0.95", {"propagation_alpha": 0.95}),
     ("cluster_space=features", {"cluster_space": "features"}),
     ("cluster_space=both", {"cluster_space": "both"}),
     ("k_method=scda", {"k_method": "scda"}),

@@ -125,7 +125,7 @@ def _own_tables(records: Sequence[Record]) -> list[str]:
         "## Beside published figures, means over tasks",
         beside_published(records),
         k_errors(records),
-        "## More or fewer rejections: OS* and UNK by the option `rejection`, in nats",
+        "## More or fewer rejections: OS* and UNK by the option `unknown_logit_bias`, in nats",
         rejection_table(records),
         "## OS per round, 0 is pre-training",
         per_round(records, "os_per_round"),
@@ -210,7 +210,7 @@ def rejection_table(records: Sequence[Record]) -> str:
     for place, share in enumerate(("OS*", "UNK")):
         means = rejection_means(records, place)
         rows.append([share, *(plain(value) for value in means.values())])
-    return markdown(["rejection", *means], rows)
+    return markdown(["unknown_logit_bias", *means], rows)
 
 
 def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:

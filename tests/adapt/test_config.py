@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from scda.adapt.config import CHOICES, PRESETS, TrainConfig, resolve
+from scda.adapt.config import CHOICES, PRESETS, RENAMED, TrainConfig, resolve
 from scda.models.errors import UsageError
 
 
@@ -19,7 +19,7 @@ def test_option_goes_before_file_before_preset_before_default(tmp_path: Path) ->
     file = toml(tmp_path, 'preset = "paper"\niterations = 7\nlr = 0.01\n')
     config = resolve({"lr": 0.1}, file)
     assert config.lr == 0.1  # option
-    assert config.iterations == 7  # file; the preset says 400
+    assert config.rounds == 7  # file; the preset says 400
     assert config.adversary == "matrix"  # preset
     assert config.momentum == 0.9  # default
 
@@ -35,8 +35,20 @@ def test_an_option_of_none_was_not_given(tmp_path: Path) -> None:
 
 
 def test_an_option_may_be_zero_or_false() -> None:
-    config = resolve({"iterations": 0, "neighbours": False, "preset": "paper"})
-    assert (config.iterations, config.neighbours) == (0, False)
+    config = resolve({"rounds": 0, "neighbours": False, "preset": "paper"})
+    assert (config.rounds, config.neighbours) == (0, False)
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_still_works(old: str, new: str, tmp_path: Path) -> None:
+    value, other = (1, 2) if new == "rounds" else (0.5, 0.25)
+    fields: dict[str, Any] = {new: value}
+    expected = TrainConfig(**fields)
+    assert resolve({old: value}) == expected
+    assert resolve({}, toml(tmp_path, f"{old} = {value}")) == expected
+    assert getattr(resolve({new: value}, toml(tmp_path, f"{old} = {other}")), new) == value
+    with pytest.raises(UsageError, match=f"{old} is the old name of {new}; expected one of them"):
+        resolve({old: value, new: value})
 
 
 def test_robust_is_the_default() -> None:
@@ -53,7 +65,7 @@ def test_paper_follows_the_text() -> None:
     )
     assert (config.adversary, config.temperature, config.confusion_rows) == ("matrix", 1, "all")
     assert (config.implicit_share, config.cluster_space) == ("half", "features")
-    assert (config.iterations, config.pretrain_steps, config.round_steps) == (400, 1000, 0)
+    assert (config.rounds, config.pretrain_steps, config.round_steps) == (400, 1000, 0)
     assert (config.k_max, config.assignment, config.sampling) == (40, "separate", "shuffled")
     assert (config.head_widths, config.batchnorm, config.novel) == (
         (1024, 512, 256),
@@ -61,7 +73,7 @@ def test_paper_follows_the_text() -> None:
         "yes",
     )
     assert config.restarts >= 3
-    assert (config.k_method, config.propagation, config.rejection) == (
+    assert (config.k_method, config.propagation_alpha, config.unknown_logit_bias) == (
         "scda",
         0,
         0,
@@ -117,7 +129,7 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"k_max": 0}, "k_max is 0, want 1 or more"),
         ({"restarts": 0}, "restarts is 0, want 1 or more"),
         ({"pretrain_steps": -1}, "pretrain_steps is -1, want 0 or more"),
-        ({"iterations": -1}, "iterations is -1, want 0 or more"),
+        ({"rounds": -1}, "rounds is -1, want 0 or more"),
         ({"k": -1}, "k is -1, want 0 or more"),
         ({"pca": -1}, "pca is -1, want 0 or more"),
         ({"round_steps": -1}, "round_steps is -1, want 0 or more"),
@@ -131,12 +143,12 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"momentum": 1.0}, "momentum is 1.0, want 0 or more, less than 1"),
         ({"momentum": -0.1}, "momentum is -0.1, want 0 or more, less than 1"),
         ({"weight_decay": math.nan}, "weight_decay is nan, want 0 or more, less than 1"),
-        ({"propagation": 1.0}, "propagation is 1.0, want 0 or more, less than 1"),
-        ({"propagation": -0.1}, "propagation is -0.1, want 0 or more, less than 1"),
-        ({"propagation": math.nan}, "propagation is nan, want 0 or more, less than 1"),
-        ({"rejection": math.nan}, "rejection is nan, want -100 to 100"),
-        ({"rejection": math.inf}, "rejection is inf, want -100 to 100"),
-        ({"rejection": -1e300}, r"rejection is -1e\+300, want -100 to 100"),
+        ({"propagation_alpha": 1.0}, "propagation_alpha is 1.0, want 0 or more, less than 1"),
+        ({"propagation_alpha": -0.1}, "propagation_alpha is -0.1, want 0 or more, less than 1"),
+        ({"propagation_alpha": math.nan}, "propagation_alpha is nan, want 0 or more, less than 1"),
+        ({"unknown_logit_bias": math.nan}, "unknown_logit_bias is nan, want -100 to 100"),
+        ({"unknown_logit_bias": math.inf}, "unknown_logit_bias is inf, want -100 to 100"),
+        ({"unknown_logit_bias": -1e300}, r"unknown_logit_bias is -1e\+300, want -100 to 100"),
         ({"temperature": 0.0}, "temperature is 0.0, want more than 0"),
         ({"temperature": math.nan}, "temperature is nan, want more than 0"),
         ({"temperature": math.inf}, "temperature is inf, want more than 0"),
@@ -145,8 +157,8 @@ def test_another_choice_is_refused_with_those_there_are(name: str) -> None:
         ({"k": 5, "novel": "no"}, "k is 5 and novel is 'no'; want one of them"),
         ({"finetune": "first"}, "finetune is 'first', want none or last or all"),
         ({"precision": "fp8"}, "precision is 'fp8', want fp32 or bf16 or fp16"),
-        ({"backbone_lr": 0.0}, r"backbone_lr is 0\.0, want more than 0"),
-        ({"backbone_lr": math.nan}, "backbone_lr is nan, want more than 0"),
+        ({"backbone_lr_scale": 0.0}, r"backbone_lr_scale is 0\.0, want more than 0"),
+        ({"backbone_lr_scale": math.nan}, "backbone_lr_scale is nan, want more than 0"),
         ({"clip_grad": -1.0}, r"clip_grad is -1\.0, want 0 or more"),
         ({"clip_grad": math.nan}, "clip_grad is nan, want 0 or more"),
         ({"preset": "quick"}, "preset is 'quick', want robust or paper"),
@@ -189,16 +201,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_size", "iterations", "k_max"),
+    ("name", "batch_size", "rounds", "k_max"),
     [("office31", 32, 400, 40), ("office-home", 32, 400, 120), ("domainnet", 64, 40, 650)],
 )
 def test_a_benchmarks_preset_is_its_column_of_the_hyper_parameters(
-    name: str, batch_size: int, iterations: int, k_max: int
+    name: str, batch_size: int, rounds: int, k_max: int
 ) -> None:
     config, paper = resolve({"preset": name}), resolve({"preset": "paper"})
-    assert (config.batch_size, config.iterations, config.k_max) == (batch_size, iterations, k_max)
+    assert (config.batch_size, config.rounds, config.k_max) == (batch_size, rounds, k_max)
     assert (config.backbone, config.finetune, config.image_size) == ("resnet50", "all", 227)
     assert (config.lr, config.momentum, config.weight_decay) == (1e-3, 0.9, 5e-4)
-    assert config.backbone_lr == 1.0  # the paper has one learning rate
+    assert config.backbone_lr_scale == 1.0  # the paper has one learning rate
     for field in ("adversary", "head_widths", "batchnorm", "pretrain_steps", "round_steps"):
         assert getattr(config, field) == getattr(paper, field)

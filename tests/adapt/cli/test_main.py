@@ -101,7 +101,7 @@ def test_a_whole_run_from_the_command_line(scda: Scda, tiny: TinyData, tmp_path:
     options = tmp_path / "options.toml"
     options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\npretrain_steps = 40\n')
     run, place = tmp_path / "run", ("--source", tiny.source, "--target", tiny.target)
-    settings = ("--config", options, "--iterations", 1, "--k", 2, "--novel", "yes")
+    settings = ("--config", options, "--rounds", 1, "--k", 2, "--novel", "yes")
     done = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--json")
     assert done.returncode == 0, done.stderr
     manifest = read_manifest(run / "bundle")
@@ -136,6 +136,18 @@ def test_a_dry_run_prints_the_plan(scda: Scda, tiny: TinyData, tmp_path: Path) -
     as_json = json.loads(scda("train", *place, "--dry-run", "--json").stdout)
     assert (as_json["target"], as_json["preset"]) == ("100 images", "robust")
     assert not (tmp_path / "run").exists()
+
+
+def test_an_old_name_of_an_option_works_and_is_not_in_the_help(
+    scda: Scda, tiny: TinyData, tmp_path: Path
+) -> None:
+    place = ("--source", tiny.source, "--target", tiny.target, "--out", tmp_path / "run")
+    old = ("--iterations", 2, "--rejection", 0.5)
+    plan = json.loads(scda("train", *place, *old, "--dry-run", "--json").stdout)
+    assert (plan["rounds"], plan["unknown_logit_bias"]) == (2, 0.5)
+    shown = scda("train", "--help").stdout
+    assert "--rounds" in shown
+    assert not {"--iterations", "--rejection"} & set(shown.split())
 
 
 @pytest.mark.parametrize(
@@ -328,7 +340,7 @@ def test_a_signal_stops_a_run_that_can_go_on(
     run = tmp_path / "run"
     words = ["train", "--source", tiny.source, "--target", tiny.target, "--out", run]
     words += ["--config", options, "--novel", "yes", "--k-max", "6", "--cache", tiny.cache]
-    words += ["--iterations", "100000"]
+    words += ["--rounds", "100000"]
     argv = [sys.executable, "-m", "scda.adapt", *map(str, words)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     # Where the tests are a shell's background job they ignore SIGINT, and so would the child.

@@ -177,7 +177,7 @@ def test_a_given_k_is_not_doubted() -> None:
 def test_k_is_unstable_where_the_last_two_rounds_differ_by_half(path: tuple[int, ...]) -> None:
     numbers = ", ".join(str(k_star) for k_star in path[-5:])
     assert found(discovery=discovery(k_path=path)) == [
-        f"unstable k: k* went {numbers} in the last rounds; more --iterations, or fix --k"
+        f"unstable k: k* went {numbers} in the last rounds; more --rounds, or fix --k"
     ]
 
 

@@ -166,7 +166,7 @@ def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
 
 
 def test_event_files_are_written_where_asked_for(tiny: TinyData, tmp_path: Path) -> None:
-    job = tiny.job(tmp_path / "run", tensorboard=True, iterations=0)
+    job = tiny.job(tmp_path / "run", tensorboard=True, rounds=0)
     run(job)
     assert len(list((job.out / "tensorboard").glob("events.out.tfevents.*"))) == 1
     clear(RunFolder(job.out))
@@ -315,7 +315,7 @@ def test_a_target_without_images_is_refused(
 
 
 def test_a_run_without_rounds_still_gives_a_bundle(tiny: TinyData, tmp_path: Path) -> None:
-    manifest = run(tiny.job(tmp_path / "run", iterations=0))
+    manifest = run(tiny.job(tmp_path / "run", rounds=0))
     assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
 
 

@@ -14,7 +14,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.networks import Networks
 from scda.adapt.training.runner import Stage
 
-CONFIG = TrainConfig(pretrain_steps=100, round_steps=60, iterations=3, lr=0.01)
+CONFIG = TrainConfig(pretrain_steps=100, round_steps=60, rounds=3, lr=0.01)
 NETWORKS = Networks(nn.Identity(), nn.Identity())
 ONE_SIDED = "game collapsed: for a whole round"
 

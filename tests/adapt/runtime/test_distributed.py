@@ -265,7 +265,7 @@ def test_the_end_of_another_process_is_a_line() -> None:
 
 # Whole runs, as a user starts them.
 
-TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "iterations": 1}
+TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "rounds": 1}
 
 
 def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subprocess.Popen[str]:

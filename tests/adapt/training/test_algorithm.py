@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
     "restarts": 2,
     "pretrain_steps": 60,
     "round_steps": 40,
-    "iterations": 2,
+    "rounds": 2,
     "batch_size": 16,
 }
 
@@ -183,7 +183,7 @@ def test_who_fixes_the_number_says_that_there_are_new_classes() -> None:
 
 
 def test_without_rounds_the_pretrained_model_is_the_result() -> None:
-    found = run(config(iterations=0))
+    found = run(config(rounds=0))
     assert outputs(found.adapted.networks) == KNOWN + 1
     assert (found.adapted.discovery, found.adapted.notes) == (None, [])
     assert len(found.stages) == 1
@@ -212,12 +212,12 @@ def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
     assert found.adapted.discovery.verdict == ""
 
 
-@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize("rounds", [1, 2])
 def test_auto_finds_nothing_where_nothing_is_and_says_so_once(
-    iterations: int, monkeypatch: pytest.MonkeyPatch
+    rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(novelty, "SURE_SHARE", 1.0)  # the game alone may call a third unknown
-    found = run(config(novel="auto", iterations=iterations), CLOSED.features)
+    found = run(config(novel="auto", rounds=rounds), CLOSED.features)
     assert outputs(found.adapted.networks) == KNOWN
     assert len(found.adapted.notes) == 1
     assert found.adapted.notes[0].startswith("nothing new found: ")
@@ -227,7 +227,7 @@ def test_auto_finds_nothing_where_nothing_is_and_says_so_once(
 
 @pytest.fixture(scope="module")
 def few() -> Watched:
-    settings = config(novel="auto", iterations=3)
+    settings = config(novel="auto", rounds=3)
     return run(settings, FEW_NEW.features, source=MANY_SOURCE)
 
 
@@ -263,7 +263,7 @@ def test_rounds_of_few_new_images_are_closed_then_of_suspects_then_as_usual(few:
 
 def test_a_target_of_many_known_classes_and_no_new_one_ends_closed() -> None:
     target = domain(MANY, shift=0.3, seed=5, width=2 * WIDTH)
-    found = run(config(novel="auto", iterations=3), target.features, source=MANY_SOURCE)
+    found = run(config(novel="auto", rounds=3), target.features, source=MANY_SOURCE)
     assert statuses(found.adapted) == ["nothing new found"]
     assert found.adapted.discovery is not None
     assert found.adapted.discovery.k_star == 0
@@ -287,7 +287,7 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
         adapt(
             SOURCE,
             TARGET.features,
-            config(propagation=reach, iterations=1, **fields),
+            config(propagation_alpha=reach, rounds=1, **fields),
             on_stage=lambda stage, nets: (
                 None if stage.round else alone.append(infer(nets, TARGET.features)[0].numpy())
             ),
@@ -307,7 +307,7 @@ def test_every_round_adds_its_number_of_classes_to_the_path(usual: Watched) -> N
 
 def test_what_the_user_should_not_trust_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: 1)
-    settings = config(novel="yes", k_method="scda", iterations=1)
+    settings = config(novel="yes", k_method="scda", rounds=1)
     assert "k unsure" in statuses(run(settings).adapted)
     strange = run(config(novel="yes", round_steps=2), -TARGET.features).adapted
     assert "weak transfer" in statuses(strange)
@@ -315,7 +315,7 @@ def test_what_the_user_should_not_trust_is_said(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("fields", [{}, {"adversary": "class"}, {"assignment": "joint"}])
 def test_the_paper_preset_runs(fields: dict[str, Any]) -> None:
-    settings = config("paper", **{"round_steps": 0, "iterations": 3, **fields})
+    settings = config("paper", **{"round_steps": 0, "rounds": 3, **fields})
     found = run(settings)
     shares = open_set(TARGET.labels.numpy(), predictions(found.adapted), KNOWN)
     assert settings.preset == "paper"
@@ -327,7 +327,7 @@ def test_the_paper_preset_runs(fields: dict[str, Any]) -> None:
 def test_the_same_seed_gives_the_same_weights_and_another_others(usual: Watched) -> None:
     again, other = (
         run(config(novel="yes")).adapted,
-        run(config(novel="yes", seed=1, iterations=0)).adapted,
+        run(config(novel="yes", seed=1, rounds=0)).adapted,
     )
     expected = weights(usual.adapted)
     assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
@@ -478,7 +478,7 @@ def test_a_run_stopped_after_a_return_ends_with_the_same_weights(
 def test_a_run_that_diverges_time_and_again_leaves_the_last_good_round(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    good = weights(run(config(**SHORT, iterations=1)).adapted)
+    good = weights(run(config(**SHORT, rounds=1)).adapted)
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", Losing(range(17, 999)))
     found = run(config(**SHORT))
     assert [stage.round for stage in found.stages] == [0, 1]
@@ -511,7 +511,7 @@ def test_a_game_that_one_side_wins_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in(
     few: Watched, tmp_path: Path
 ) -> None:
-    settings = config(novel="auto", iterations=3)
+    settings = config(novel="auto", rounds=3)
     for killed_after in range(4):
         folder = tmp_path / str(killed_after)
 
@@ -534,7 +534,7 @@ def test_a_run_killed_after_its_last_checkpoint_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: 1)
-    settings = config(novel="yes", k_method="scda", iterations=1)
+    settings = config(novel="yes", k_method="scda", rounds=1)
     whole = run(settings, folder=tmp_path).adapted
     again = run(settings, folder=tmp_path)
     assert again.stages == []
@@ -572,7 +572,7 @@ def test_class_numbers_stay_from_round_to_round(monkeypatch: pytest.MonkeyPatch)
     adapt(
         SOURCE,
         TARGET.features,
-        config(novel="yes", k=2, iterations=3),
+        config(novel="yes", k=2, rounds=3),
         on_stage=lambda stage, _: rounds.append(stage.discovery) if stage.discovery else None,
     )
     for before, after in pairwise(rounds):
@@ -613,7 +613,7 @@ def test_pseudo_labels_of_a_closed_round_are_known() -> None:
 def test_a_target_of_few_images_is_no_trouble(
     preset: str, fields: dict[str, Any], images_of: Labelled
 ) -> None:
-    settings = config(preset, **{"pretrain_steps": 3, "round_steps": 2, "iterations": 3, **fields})
+    settings = config(preset, **{"pretrain_steps": 3, "round_steps": 2, "rounds": 3, **fields})
     for images in (2, 3, 5):
         target = images_of.features[:: len(images_of.features) // images][:images]
         found = run(settings, target).adapted
@@ -622,15 +622,17 @@ def test_a_target_of_few_images_is_no_trouble(
 
 @pytest.mark.parametrize(("nats", "share"), [(50.0, 1.0), (-50.0, 0.0)])
 def test_rejection_calls_more_or_fewer_images_new(nats: float, share: float) -> None:
-    found = run(config(novel="yes", rejection=nats, pretrain_steps=20, round_steps=10)).adapted
+    found = run(
+        config(novel="yes", unknown_logit_bias=nats, pretrain_steps=20, round_steps=10)
+    ).adapted
     assert (predictions(found) >= KNOWN).mean() == share
 
 
 def test_rejection_counts_once_in_a_resumed_run(tmp_path: Path) -> None:
-    settings = config(novel="yes", rejection=0.5, pretrain_steps=10, round_steps=6)
+    settings = config(novel="yes", unknown_logit_bias=0.5, pretrain_steps=10, round_steps=6)
     whole = weights(run(settings, folder=tmp_path).adapted)
     again = weights(run(settings, folder=tmp_path).adapted)
-    without = weights(run(replace(settings, rejection=0.0)).adapted)
+    without = weights(run(replace(settings, unknown_logit_bias=0.0)).adapted)
     assert all(torch.equal(whole[name], value) for name, value in again.items())
     bias = list(whole)[-1]
     torch.testing.assert_close(whole[bias][KNOWN:], without[bias][KNOWN:] + 0.5)

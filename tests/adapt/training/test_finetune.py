@@ -35,7 +35,7 @@ LAST = {"layers.11", "layers.12"}
 SHORT: dict[str, Any] = {
     "pretrain_steps": 20,
     "round_steps": 5,
-    "iterations": 1,
+    "rounds": 1,
     "batch_size": 8,
     "workers": 1,
 }
@@ -43,7 +43,7 @@ SHORT: dict[str, Any] = {
 
 def tuned(tiny: TinyData, out: Path, **changes: Any) -> None:
     """Train, with the backbone's last stage, in this process alone."""
-    job = tiny.job(out, **{**SHORT, "iterations": 2, "workers": 0, "finetune": "last", **changes})
+    job = tiny.job(out, **{**SHORT, "rounds": 2, "workers": 0, "finetune": "last", **changes})
     with pytest.MonkeyPatch.context() as patch, Reporter(quiet=True) as reporter:
         patch.setattr("scda.adapt.runtime.distributed.cpus", lambda: 0)
         train(job, reporter)
@@ -121,7 +121,7 @@ def test_the_backbone_moves_at_its_own_rate(data: Data, tiny: TinyData) -> None:
         backbone = load_backbone("conv4", weights=tiny.weights)
         before = state(backbone.network)["layers.11.weight"]
         of = inputs(data, backbone, "last")
-        step(data, networks(of), of, backbone_lr=rate, weight_decay=0.0)
+        step(data, networks(of), of, backbone_lr_scale=rate, weight_decay=0.0)
         moved.append(state(backbone.network)["layers.11.weight"] - before)
     torch.testing.assert_close(moved[0], 10 * moved[1], rtol=1e-3, atol=1e-6)
 
@@ -186,7 +186,7 @@ def test_a_clipped_step_goes_no_further_than_it_may(data: Data, tiny: TinyData) 
         of = inputs(data, load_backbone("conv4", weights=tiny.weights), "last")
         nets = networks(of)
         before = [weight.detach().clone() for weight in nets.modules.parameters()]
-        step(data, nets, of, clip_grad=norm, weight_decay=0.0, backbone_lr=1.0)
+        step(data, nets, of, clip_grad=norm, weight_decay=0.0, backbone_lr_scale=1.0)
         pairs = zip(nets.modules.parameters(), before, strict=True)
         lengths.append(torch.cat([(a - b).flatten() for a, b in pairs]).norm().item())
     assert lengths[1] == pytest.approx(0.01 * 1e-3, rel=0.01)
@@ -214,15 +214,15 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
 
 def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -> None:
     before, of = state(backbone.network), inputs(data, backbone, "all")
-    settings = TrainConfig(**{**SHORT, "iterations": 0}, finetune="all", novel="yes", k_max=6)
+    settings = TrainConfig(**{**SHORT, "rounds": 0}, finetune="all", novel="yes", k_max=6)
     adapted = adapt(data.source, data.target, settings, images=of)
     assert not changed(before, state(learnt(backbone, adapted.networks.backbone).network))
     assert adapted.source is data.source
     assert adapted.target is data.target
 
 
-def run(data: Data, tiny: TinyData, iterations: int, workers: int = 0, **options: Any) -> Adapted:
-    fields = {**SHORT, "iterations": iterations, "workers": workers, "round_steps": 12}
+def run(data: Data, tiny: TinyData, rounds: int, workers: int = 0, **options: Any) -> Adapted:
+    fields = {**SHORT, "rounds": rounds, "workers": workers, "round_steps": 12}
     settings = TrainConfig(**fields, finetune="last", novel="yes", k_max=6)
     backbone = load_backbone("conv4", weights=tiny.weights)
     of = inputs(data, backbone, "last", workers=workers)

@@ -22,7 +22,7 @@ from scda.adapt.training.networks import Networks
 
 KNOWN, NEW, PER_CLASS, WIDTH = 5, 4, 24, 32
 CONFIG = TrainConfig(
-    head_widths=(64, 32), pretrain_steps=150, round_steps=30, iterations=2, lr=3e-3, k_max=8
+    head_widths=(64, 32), pretrain_steps=150, round_steps=30, rounds=2, lr=3e-3, k_max=8
 )
 
 
@@ -65,7 +65,7 @@ def test_a_method_knows_known_classes_and_rejects_new_ones(made: Made, method: s
 @pytest.mark.parametrize("method", METHODS)
 def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
     few = Inputs(made.inputs.source, made.inputs.target[:60])
-    short = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=1)
+    short = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=1)
     first, second = (predict(method, few, short) for _ in range(2))
     torch.testing.assert_close(first.newness, second.newness)
     assert first.labels.tolist() == second.labels.tolist()
@@ -73,7 +73,7 @@ def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
 
 def test_all_train_as_many_steps_as_scda() -> None:
     assert total_steps(CONFIG, KNOWN, 100) == 150 + 2 * 30
-    one_pass = TrainConfig(pretrain_steps=10, round_steps=0, iterations=2, batch_size=32)
+    one_pass = TrainConfig(pretrain_steps=10, round_steps=0, rounds=2, batch_size=32)
     assert total_steps(one_pass, KNOWN, 100) == 10 + 2 * 3
 
 
@@ -90,7 +90,7 @@ def test_a_method_takes_that_many_steps(
 
     monkeypatch.setattr(torch.optim.SGD, "step", counted)
     # 17 is no multiple of PGL's nine later rounds, nor of SHOT's 15 labellings.
-    config = TrainConfig(head_widths=(8,), pretrain_steps=5, round_steps=17, iterations=1)
+    config = TrainConfig(head_widths=(8,), pretrain_steps=5, round_steps=17, rounds=1)
     predict(method, made.inputs, config)
     assert len(steps) == 22
 

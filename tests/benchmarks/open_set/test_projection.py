@@ -12,7 +12,7 @@ from benchmarks.open_set.runs import Inputs, Run
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 
-QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=1, novel="yes")
+QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=1, novel="yes")
 
 
 def test_classes_that_are_apart_stay_apart() -> None:

@@ -20,7 +20,7 @@ from benchmarks.open_set.runs import (
 from scda.adapt.config import TrainConfig
 from scda.adapt.evaluation.metrics import open_set
 
-QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, iterations=2, novel="yes")
+QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=2, novel="yes")
 
 
 def made(*, truth: tuple[int, ...] | None = None) -> tuple[Lists, dict[Path, NDArray[np.float32]]]:
