@@ -42,18 +42,20 @@ class Judged:
     @property
     def true_names(self) -> list[str]:
         """The folder's name of every true label."""
-        known = [one.label for one in self.predictor.standing if one.kind == "known"]
+        known = [one.label for one in self.predictor.active_classes if one.kind == "known"]
         return known + self.scored.implicit_names
 
     @property
     def named(self) -> set[str]:
         """The true classes that the bundle has a class of the same name for."""
-        return {one.label for one in self.predictor.standing} & set(self.true_names)
+        return {one.label for one in self.predictor.active_classes} & set(self.true_names)
 
     def acc_named(self, only: set[str]) -> float:
         """Return the accuracy, in percent, over the images of the true classes in `only`."""
         true = np.array(self.true_names)[self.scored.true]
-        called = np.array([one.label for one in self.predictor.standing])[self.scored.predicted]
+        called = np.array([one.label for one in self.predictor.active_classes])[
+            self.scored.predicted
+        ]
         of_these = np.isin(true, list(only))
         return 100 * float((called == true)[of_these].mean())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.errors import GateError, UsageError
-from scda.models.files import folder_written_atomically, is_inside
+from scda.models.files import atomic_folder, is_inside
 from scda.models.preprocess import Preprocessing
 
 SCHEMA_VERSION = 1
@@ -87,7 +87,7 @@ def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
         fields: `Manifest`'s fields without `files` and `schema_version`.
     """
     manifest = Manifest(files=checksums(draft), **fields)
-    with folder_written_atomically(folder) as new:
+    with atomic_folder(folder) as new:
         for path in draft.iterdir():
             shutil.move(path, new / path.name)
         text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=True, allow_nan=False)

@@ -124,7 +124,7 @@ def write_atomically(path: Path, data: bytes | str) -> None:
 
 
 @contextmanager
-def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Give a file that stands at `path` at the end, whole, or not at all.
 
     Its temporary name is hidden, so that a walk through its folder passes over it.
@@ -132,13 +132,13 @@ def file_written_atomically(path: Path) -> Iterator[BinaryIO]:
     Raises:
         UsageError: If it cannot be written.
     """
-    with errors_named(path):
+    with write_errors(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{TEMPORARY}{path.name}.")
     file = os.fdopen(handle, "wb")
     try:
         locked(file)  # whoever clears up after a killed process leaves it alone
         yield file
-        with errors_named(path):
+        with write_errors(path):
             file.flush()
             _sync(file.fileno())
             file.close()
@@ -163,7 +163,7 @@ def locked(file: BinaryIO) -> bool:
 
 
 @contextmanager
-def errors_named(path: Path) -> Iterator[None]:
+def write_errors(path: Path) -> Iterator[None]:
     """Let an error of writing say which file it was.
 
     Raises:
@@ -176,7 +176,7 @@ def errors_named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def folder_written_atomically(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder to fill; at the end it stands at `folder`, whole, or not at all.
 
     A folder that stood there before is moved aside, and put back if the new one cannot take its

@@ -35,7 +35,7 @@ MAX_BYTES = 64 * 2**20
 MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole picture. libtiff's limit, too
 MAX_PLAIN_BYTES = 16 * 2**20  # of a PPM whose numbers are text: Pillow reads 2.5 MB of it a second
 
-MAX_PIECES = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
+MAX_READS = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
 MAX_EXIF = 100  # a JPEG has one such segment, rarely a few
 _EXIF = b"Exif\0\0"
 
@@ -73,8 +73,8 @@ _TURNS = {
 }  # EXIF orientation → what undoes it
 
 
-class PieceFile(io.BytesIO):
-    """A file in memory that refuses to be read after `MAX_PIECES` pieces.
+class BoundedReader(io.BytesIO):
+    """A file in memory that refuses to be read after `MAX_READS` pieces.
 
     Pillow's readers take a few microseconds for each piece of a file, however small, and nothing
     else runs meanwhile. A file of a few megabytes made of nothing but tiny pieces would take many
@@ -84,7 +84,7 @@ class PieceFile(io.BytesIO):
     def __init__(self, data: "ReadableBuffer") -> None:
         """Begin at the first byte."""
         super().__init__(data)
-        self._left = MAX_PIECES
+        self._left = MAX_READS
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Return the next bytes.
@@ -94,7 +94,7 @@ class PieceFile(io.BytesIO):
         """
         piece = super().read(size)
         # For each further segment Pillow copies all of the EXIF data that it has so far.
-        self._left -= MAX_PIECES // MAX_EXIF if piece.startswith(_EXIF) else 1
+        self._left -= MAX_READS // MAX_EXIF if piece.startswith(_EXIF) else 1
         if self._left < 0:
             raise ImageError("cannot_decode", "made of too many pieces; save it anew")
         return piece
@@ -177,7 +177,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     factory = _factory(data[:16])
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
-        image = factory(PieceFile(data), "")
+        image = factory(BoundedReader(data), "")
         pixels = _pixels(image)
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None

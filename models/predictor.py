@@ -85,7 +85,7 @@ class Outputs:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ActiveClass:
     """A class that answers, as it is called now; `unknown` is one where some are dropped."""
 
     class_id: str
@@ -112,22 +112,22 @@ class Predictor:
         labels = {i: names.label(known[i]) if i in known else UNKNOWN for i in ids}
         kinds = {i: known[i].kind if i in known else UNKNOWN for i in ids}
         # One assignment, so that a request in another thread never sees half of a renaming.
-        self.in_force = InForce(names, tuple(ids), matrix, labels, kinds)
+        self.active_names = ActiveNames(names, tuple(ids), matrix, labels, kinds)
 
     @property
     def names(self) -> Names:
         """The names in force."""
-        return self.in_force.names
+        return self.active_names.names
 
     @property
-    def standing(self) -> tuple[Standing, ...]:
+    def active_classes(self) -> tuple[ActiveClass, ...]:
         """The classes that remain after merges and drops: known, discovered, unknown."""
-        naming = self.in_force
-        return tuple(Standing(i, naming.labels[i], naming.kinds[i]) for i in naming.ids)
+        naming = self.active_names
+        return tuple(ActiveClass(i, naming.labels[i], naming.kinds[i]) for i in naming.ids)
 
-    def summed(self, outputs: Outputs) -> NDArray[np.float32]:
-        """Return the probabilities (N, C') of the C' classes of `standing`."""
-        return self.in_force.summed(outputs)
+    def merged_probabilities(self, outputs: Outputs) -> NDArray[np.float32]:
+        """Return the probabilities (N, C') of the C' classes of `active_classes`."""
+        return self.active_names.merged_probabilities(outputs)
 
     def prepare(self, image: Image.Image) -> Pixels:
         """Return an image from `read_image` as the model's input, (H, W, 3) uint8."""
@@ -142,17 +142,17 @@ class Predictor:
         return Outputs(*self.session.run(np.stack(pixels)))
 
     def describe(
-        self, outputs: Outputs, *, top: int = TOP, naming: "InForce | None" = None
+        self, outputs: Outputs, *, top: int = TOP, naming: "ActiveNames | None" = None
     ) -> list[Prediction]:
         """Return the predictions that the outputs mean, under the names in force.
 
         Args:
             outputs: From `run`.
             top: Entries of each prediction's `top`; fewer where there are fewer classes.
-            naming: An earlier `in_force`, for who goes on to use its names.
+            naming: An earlier `active_names`, for who goes on to use its names.
         """
-        naming = naming or self.in_force
-        named = naming.summed(outputs)  # (N, remaining)
+        naming = naming or self.active_names
+        named = naming.merged_probabilities(outputs)  # (N, remaining)
         distances, ids = nearest(self._index, outputs.features, len(self._radii))
         outliers: NDArray[np.bool_] = np.all(distances > self._radii[ids], axis=1)
         return [
@@ -162,7 +162,7 @@ class Predictor:
 
     def _prediction(
         self,
-        naming: "InForce",
+        naming: "ActiveNames",
         top: int,
         probabilities: NDArray[np.float32],
         distances: NDArray[np.float32],
@@ -189,7 +189,7 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class InForce:
+class ActiveNames:
     """The names in force, and what follows from them for this bundle."""
 
     names: Names
@@ -198,7 +198,7 @@ class InForce:
     labels: dict[str, str]
     kinds: dict[str, str]
 
-    def summed(self, outputs: Outputs) -> NDArray[np.float32]:
+    def merged_probabilities(self, outputs: Outputs) -> NDArray[np.float32]:
         """Return the probabilities (N, remaining)."""
         # In float32 a sum of shares of 1 may end a little above it.
         summed: NDArray[np.float32] = outputs.probabilities @ self.matrix

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from scda.models.errors import ImageError
-from scda.models.predictor import Prediction, Standing
+from scda.models.predictor import ActiveClass, Prediction
 from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
-from scda.serve.labelling.formats.rows import About, Row
+from scda.serve.labelling.formats.rows import LabellingInfo, Row
 
 PREDICTION = Prediction(
     label='red, "bright"',
@@ -26,13 +26,13 @@ PREDICTION = Prediction(
 )
 GOOD = Row("a/b.jpg", PREDICTION, True, np.array([0.5, -1.0], np.float32))
 BAD = Row("c.jpg", ImageError("cannot_decode", "damaged JPEG"))
-ABOUT = About(
+ABOUT = LabellingInfo(
     model_id="0123456789abcdef",
     names_version=3,
     classes=(
-        Standing("known-001", "green", "known"),
-        Standing("known-002", 'red, "bright"', "known"),
-        Standing("unknown", "unknown", "unknown"),
+        ActiveClass("known-001", "green", "known"),
+        ActiveClass("known-002", 'red, "bright"', "known"),
+        ActiveClass("unknown", "unknown", "unknown"),
     ),
     width=2,
     root=Path("/photos"),

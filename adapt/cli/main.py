@@ -252,9 +252,9 @@ def label(
     from scda.adapt.runtime.progress import Reporter
     from scda.serve.labelling.label import label as label_images
     from scda.serve.labelling.outputs import DEFAULTS, Options
-    from scda.serve.labelling.pace import Pace
     from scda.serve.labelling.ray.engine import label_on_ray
-    from scda.serve.labelling.sources import Choice
+    from scda.serve.labelling.sources import FileSelection
+    from scda.serve.labelling.throughput import Throughput
 
     options = Options(
         embeddings=embeddings,
@@ -265,7 +265,7 @@ def label(
         top=top,
         min_confidence=min_confidence,
     )
-    choice = Choice(
+    selection = FileSelection(
         recursive=recursive,
         follow_links=follow_symlinks,
         include=tuple(include or ()),
@@ -280,7 +280,7 @@ def label(
             images or [],
             out or [],
             options=options,
-            choice=choice,
+            selection=selection,
             files_from=files_from,
             batch_size=batch_size,
             provider=provider,
@@ -290,20 +290,20 @@ def label(
     else:
         with reporter:
             reporter.begin("labelling", 0)
-            pace = Pace()
+            throughput = Throughput()
             summary = label_images(
                 predictor,
                 list(map(Path, images or [])),
                 out or [],
                 options=options,
-                choice=choice,
+                selection=selection,
                 files_from=files_from,
                 batch_size=batch_size,
                 workers=workers,
                 resume=resume,
                 max_errors=max_errors,
                 on_progress=lambda done, total, failed: reporter.done(
-                    done, total, note=pace.note(done, failed)
+                    done, total, note=throughput.describe(done, failed)
                 ),
             )
     for line in summary.lines():

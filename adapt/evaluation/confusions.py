@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 from scda.adapt.discovery.sweep import contingency
 from scda.adapt.evaluation.evaluate import Scored
 from scda.models.index import Ids
-from scda.models.predictor import Predictor, Standing
+from scda.models.predictor import ActiveClass, Predictor
 
 METRICS = {
     "hos": "harmonic mean of OS* and UNK",
@@ -41,7 +41,7 @@ class Truth:
     """A labelled target as the bundle sees it."""
 
     fields: dict[str, Any]  # as `evaluate --json` has them
-    columns: list[Standing]  # in the order of the rows they stand for
+    columns: list[ActiveClass]  # in the order of the rows they stand for
     rows: list[Matched]
     images: int
 
@@ -59,7 +59,7 @@ class Truth:
 
 def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> Truth:
     """Return the table of confusions, discovered classes matched to the implicit ones."""
-    standing = list(predictor.standing)
+    standing = list(predictor.active_classes)
     kinds = [one.kind for one in standing]
     num_known, num_found = kinds.count("known"), kinds.count("discovered")
     known = [one.label for one in standing[:num_known]]

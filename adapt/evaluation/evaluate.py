@@ -47,7 +47,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
         DataError: If there is no class folder or no usable image.
     """
     files = scan_source(folder, role="labelled").classes
-    standing = predictor.standing
+    standing = predictor.active_classes
     numbers = _numbers(predictor, [name for name, paths in files.items() if paths])
     paths = [(path, numbers[name]) for name, paths in files.items() for path in paths]
     outputs: list[Outputs] = []
@@ -64,7 +64,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
     if not true:
         raise DataError(f"{folder}: no usable image in its class folders")
     num_known = sum(one.kind == "known" for one in standing)
-    probabilities = np.concatenate([predictor.summed(part) for part in outputs])
+    probabilities = np.concatenate([predictor.merged_probabilities(part) for part in outputs])
     return Scored(
         np.array(true),
         probabilities.argmax(axis=1),
@@ -81,7 +81,7 @@ def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
 
     What a class is called now goes before what it was called at training.
     """
-    names, standing = predictor.names, predictor.standing
+    names, standing = predictor.names, predictor.active_classes
     ids = {composed(one.label): one.class_id for one in standing}
     for info in predictor.manifest.classes:
         if info.kind == "known":
@@ -96,7 +96,7 @@ def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
     """Return one flat object with every metric, shares in percent."""
     manifest = predictor.manifest
-    kinds = [one.kind for one in predictor.standing]
+    kinds = [one.kind for one in predictor.active_classes]
     config = manifest.run.get("config", {})
     return {
         "bundle_id": manifest.id,
@@ -140,7 +140,7 @@ def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]
 
 def _acc_named(scored: Scored, predictor: Predictor) -> float:
     """Return the accuracy, in percent, over the folders whose class somebody named the same."""
-    standing = predictor.standing
+    standing = predictor.active_classes
     known = [i for i, one in enumerate(standing) if one.kind == "known"]
     named = {composed(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
     rest = [named.get(composed(one.label), -1) for one in standing[len(known) :]]

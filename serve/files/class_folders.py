@@ -17,14 +17,14 @@ _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
-def safe_name(label: str) -> str:
+def folder_name(label: str) -> str:
     """Return a folder name for a label that every file system takes and no scan passes over."""
     name = _UNSAFE.sub("_", label).encode()[:_MAX_BYTES].decode(errors="ignore").strip(" .")
     # A leading dot would hide the folder; Windows keeps some names for devices.
     return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
 
 
-def safe_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+def folder_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
     """Return label → folder name; where two labels would share a folder, the later has a number.
 
     Args:
@@ -32,7 +32,7 @@ def safe_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[s
         reserved: Names that no label gets.
     """
     taken = {name.casefold(): 1 for name in reserved}
-    return {label: _free(safe_name(label), "", taken) for label in dict.fromkeys(labels)}
+    return {label: _free(folder_name(label), "", taken) for label in dict.fromkeys(labels)}
 
 
 def check_mode(mode: str) -> None:
@@ -45,7 +45,7 @@ def check_mode(mode: str) -> None:
         raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
 
 
-class Placer:
+class ClassFolders:
     """Puts files into class folders under one root."""
 
     def __init__(self, root: Path, mode: str) -> None:

@@ -19,7 +19,7 @@ THUMBNAIL_PX = 200
 
 
 @dataclass(frozen=True)
-class Picture:
+class TargetImage:
     """One target image as training left it."""
 
     path: str  # relative to the target folder, with "/"
@@ -27,18 +27,20 @@ class Picture:
     confidence: float
 
 
-class Gallery:
+class TargetImages:
     """Every target image of a training, by row; `why_not` says why there is none."""
 
-    def __init__(self, pictures: Sequence[Picture], target: Path | None, why_not: str = "") -> None:
-        """Take the pictures of a folder; `target` is None where they cannot be shown."""
-        self.pictures, self.target, self.why_not = pictures, target, why_not
-        self._confidence = np.array([picture.confidence for picture in pictures])
+    def __init__(
+        self, images: Sequence[TargetImage], target: Path | None, why_not: str = ""
+    ) -> None:
+        """Take the images of a folder; `target` is None where they cannot be shown."""
+        self.images, self.target, self.why_not = images, target, why_not
+        self._confidence = np.array([picture.confidence for picture in images])
 
     def rows(self, class_id: str, names: Names, *, surest_first: bool = True) -> list[int]:
         """Return the rows of a class and of what was merged into it, by confidence."""
         of_class = [
-            row for row, one in enumerate(self.pictures) if names.target(one.class_id) == class_id
+            row for row, one in enumerate(self.images) if names.target(one.class_id) == class_id
         ]
         order = np.argsort(self._confidence[of_class], kind="stable").tolist()
         return [of_class[i] for i in (reversed(order) if surest_first else order)]
@@ -49,16 +51,18 @@ class Gallery:
         Raises:
             ImageError: If there is no such row, or its file is gone or no usable image by now.
         """
-        if self.target is None or not 0 <= row < len(self.pictures):
+        if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
-        image = read_file(self.target / self.pictures[row].path)
+        image = read_file(self.target / self.images[row].path)
         image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
         file = io.BytesIO()
         image.save(file, "JPEG", quality=85)
         return file.getvalue()
 
 
-def open_gallery(bundle: Path, manifest: Manifest, target: Path | None = None) -> Gallery:
+def open_target_images(
+    bundle: Path, manifest: Manifest, target: Path | None = None
+) -> TargetImages:
     """Return the gallery of a bundle, an empty one where it cannot be shown.
 
     Args:
@@ -72,15 +76,15 @@ def open_gallery(bundle: Path, manifest: Manifest, target: Path | None = None) -
     stored = manifest.run.get("target")
     root = target or (Path(stored) if stored else None)
     if not (bundle / NEIGHBOUR_ROWS).is_file():
-        return Gallery([], None, "the bundle was made without neighbours")
-    pictures = read_pictures(bundle)
+        return TargetImages([], None, "the bundle was made without neighbours")
+    images = read_target_images(bundle)
     if root is None or not root.is_dir():
         why_not = f"the target folder {root} is not on this machine; --target DIR says where it is"
-        return Gallery(pictures, None, why_not)
-    return Gallery(pictures, root)
+        return TargetImages(images, None, why_not)
+    return TargetImages(images, root)
 
 
-def read_pictures(bundle: Path) -> list[Picture]:
+def read_target_images(bundle: Path) -> list[TargetImage]:
     """Return the rows of neighbours.parquet, every path inside the target folder.
 
     Raises:
@@ -88,8 +92,8 @@ def read_pictures(bundle: Path) -> list[Picture]:
     """
     if not (bundle / NEIGHBOUR_ROWS).is_file():
         raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS}; train without --no-neighbours")
-    pictures = [Picture(**row) for row in pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()]
-    outside = [one.path for one in pictures if not is_inside(one.path)]
+    images = [TargetImage(**row) for row in pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()]
+    outside = [one.path for one in images if not is_inside(one.path)]
     if outside:  # a bundle from elsewhere must not reach out of the folder
         raise GateError(f"{NEIGHBOUR_ROWS} lists {outside[0]}, want paths inside the target")
-    return pictures
+    return images

@@ -110,7 +110,7 @@ class Desk:
         self._metrics.batch.observe(len(pixels))
         with self._metrics.inference.time():
             outputs = self.predictor.run(pixels)
-        naming = self.predictor.in_force
+        naming = self.predictor.active_names
         predictions = self.predictor.describe(outputs, naming=naming)
         return [
             Seen(prediction, features, naming.names)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scda.models.bundle import NEIGHBOUR_ROWS, NEIGHBOURS, Manifest
 from scda.models.errors import GateError
 from scda.models.index import nearest, read_index
-from scda.serve.files.target_images import read_pictures
+from scda.serve.files.target_images import read_target_images
 
 COUNT = 8  # images said of one
 
@@ -54,7 +54,7 @@ def open_neighbours(folder: Path, manifest: Manifest, *, width: int) -> Neighbou
     if NEIGHBOURS not in manifest.files:
         return Neighbours(None, ())
     index = read_index(folder / NEIGHBOURS, width=width)
-    paths = [picture.path for picture in read_pictures(folder)]
+    paths = [picture.path for picture in read_target_images(folder)]
     if index.ntotal != len(paths):
         raise GateError(f"{folder}: {NEIGHBOURS} has {index.ntotal}, {NEIGHBOUR_ROWS} {len(paths)}")
     return Neighbours(index if paths else None, paths)

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from scda.models.errors import UsageError
-from scda.serve.labelling.sources import ALL, Choice, Inputs, find_inputs
+from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles, find_local_files
 
 STDIN = "-"
 _CHUNK = 1 << 16  # bytes read at once
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFiles:
     """Files that a list names; iterating gives a row's path, as the list says it, and its file."""
 
     file: BinaryIO  # a name on each line, or one before each NUL byte
     outputs: frozenset[Path]  # resolved
-    choice: Choice
+    selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         """Yield every chosen name; one that is no file becomes a row with an error.
@@ -32,7 +32,7 @@ class Listed:
             UsageError: If an output would replace a file of the list.
         """
         output_names = {out.name for out in self.outputs}
-        for name in filter(self.choice.takes, filter(None, self._names())):
+        for name in filter(self.selection.includes, filter(None, self._names())):
             path = Path(name)
             if path.name in output_names and path.resolve() in self.outputs:
                 raise UsageError(f"{path}: an output would replace a file that is to be labelled")
@@ -46,7 +46,7 @@ class Listed:
     @property
     def job(self) -> dict[str, Any]:
         """What a resumed labelling must have in common, as plain JSON values."""
-        return {"inputs": ["a list", str(self.root)], **vars(self.choice)}
+        return {"inputs": ["a list", str(self.root)], **vars(self.selection)}
 
     def count_hidden(self) -> int:
         """Return 0: what is named is not passed over."""
@@ -65,31 +65,36 @@ class Listed:
 
 @contextmanager
 def open_files(
-    inputs: Sequence[Path], files_from: str | None, outputs: Sequence[Path], choice: Choice
-) -> Iterator[Inputs | Listed]:
+    inputs: Sequence[Path],
+    files_from: str | None,
+    outputs: Sequence[Path],
+    selection: FileSelection,
+) -> Iterator[LocalFiles | ListedFiles]:
     """Give the files to label: of inputs, or of a list where one is given.
 
     Raises:
-        UsageError: As `find_inputs` and `open_list` do, or if both or none are given.
+        UsageError: As `find_local_files` and `open_file_list` do, or if both or none are given.
     """
     if bool(inputs) == (files_from is not None):
         raise UsageError("want IMAGES or --files-from, one of them")
     if files_from is None:
-        yield find_inputs(inputs, outputs, choice)
+        yield find_local_files(inputs, outputs, selection)
         return
-    with open_list(files_from, outputs, choice) as listed:
+    with open_file_list(files_from, outputs, selection) as listed:
         yield listed
 
 
 @contextmanager
-def open_list(source: str, outputs: Iterable[Path], choice: Choice = ALL) -> Iterator[Listed]:
+def open_file_list(
+    source: str, outputs: Iterable[Path], selection: FileSelection = ALL_FILES
+) -> Iterator[ListedFiles]:
     """Give the files that a list names.
 
     Args:
         source: A file or pipe, or `-` for standard input; names on lines, or ended by NUL bytes as
             `find -print0` writes them.
         outputs: Files that will be written.
-        choice: Which of the names are labelled.
+        selection: Which of the names are labelled.
 
     Raises:
         UsageError: If the list cannot be read.
@@ -104,4 +109,4 @@ def open_list(source: str, outputs: Iterable[Path], choice: Choice = ALL) -> Ite
             copy = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(file, copy)
             file = copy
-        yield Listed(file, places, choice)
+        yield ListedFiles(file, places, selection)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import TEMPORARY, errors_named, locked
+from scda.models.files import TEMPORARY, locked, write_errors
 from scda.models.predictor import Prediction
 from scda.serve.labelling.formats.rows import Row
 
@@ -39,14 +39,14 @@ class Journal:
             if rows is None:
                 break
             yield [_row(fields) for fields in rows]
-        with errors_named(self._path):
+        with write_errors(self._path):
             self._file.seek(start)
             self._file.truncate()
 
     def append(self, rows: Sequence[Row], *, features: bool) -> None:
         """Add a batch; `features` are wanted again where they are an output."""
         line = json.dumps([_fields(row, features=features) for row in rows]).encode()
-        with errors_named(self._path):
+        with write_errors(self._path):
             self._file.write(line + b"\n")
             self._file.flush()
 
@@ -80,7 +80,9 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
         path.unlink()  # before the lock goes: nobody else's can be removed
 
 
-def done_before(journal: Journal | None, files: Iterator[tuple[str, Path]]) -> Iterator[list[Row]]:
+def replayed_batches(
+    journal: Journal | None, files: Iterator[tuple[str, Path]]
+) -> Iterator[list[Row]]:
     """Yield what an earlier try did, and pass over its files.
 
     Raises:
@@ -95,7 +97,7 @@ def done_before(journal: Journal | None, files: Iterator[tuple[str, Path]]) -> I
         yield rows
 
 
-def kept(
+def recorded(
     journal: Journal | None, batches: Iterable[list[Row]], *, features: bool
 ) -> Iterator[list[Row]]:
     """Yield batches of rows as they come, each in the journal first."""
@@ -112,7 +114,7 @@ def journal_path(output: Path) -> Path:
 
 def _opened(path: Path) -> BinaryIO:
     """Return the file of a journal, which no other process has."""
-    with errors_named(path):
+    with write_errors(path):
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
     if not locked(file):
         file.close()
@@ -126,7 +128,7 @@ def _opened(path: Path) -> BinaryIO:
 def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
     before = _parsed(file.readline())
     if before is None:  # a new file, or one whose first line was cut off
-        with errors_named(path):
+        with write_errors(path):
             file.seek(0)
             file.truncate()
             file.write(json.dumps(job).encode() + b"\n")

@@ -8,19 +8,19 @@ from pathlib import Path
 from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, UsageError
 from scda.models.predictor import Predictor
-from scda.serve.labelling.file_lists import Listed, open_files
-from scda.serve.labelling.formats.rows import About, Row
-from scda.serve.labelling.journal import Job, done_before, kept, open_journal
+from scda.serve.labelling.file_lists import ListedFiles, open_files
+from scda.serve.labelling.formats.rows import LabellingInfo, Row
+from scda.serve.labelling.journal import Job, open_journal, recorded, replayed_batches
 from scda.serve.labelling.outputs import (
     DEFAULTS,
     Options,
-    check_outs,
+    check_outputs,
     replaced,
     write_rows,
     written,
 )
-from scda.serve.labelling.pipeline import batches_at_work, in_order
-from scda.serve.labelling.sources import ALL, Choice, Inputs, expanded
+from scda.serve.labelling.pipeline import in_order, running_batches
+from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles, expand_patterns
 from scda.serve.labelling.summary import Summary, Tally
 
 # On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
@@ -34,7 +34,7 @@ def label(
     outs: Sequence[str],
     *,
     options: Options = DEFAULTS,
-    choice: Choice = ALL,
+    selection: FileSelection = ALL_FILES,
     files_from: str | None = None,
     batch_size: int | None = None,
     workers: int | None = None,
@@ -52,7 +52,7 @@ def label(
         inputs: Folders, single files, or patterns.
         outs: As in `write_rows`. Earlier results of these names are replaced, never labelled.
         options: What else is written, and what rows say.
-        choice: Which of the files are labelled.
+        selection: Which of the files are labelled.
         files_from: In place of inputs: a list of files, or `-` for one on standard input.
         batch_size: Files per call of the model; the last call gets what is left. None takes what
             suits its provider.
@@ -68,9 +68,9 @@ def label(
         DataError: If there is no file to label, or too many failed.
     """
     check_options(predictor, options)
-    found = expanded(inputs, choice)
-    check_outs(outs, options, found)
-    with open_files(found, files_from, replaced(outs, options), choice) as files:
+    found = expand_patterns(inputs, selection)
+    check_outputs(outs, options, found)
+    with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = sum(1 for _ in files)
         if not total:
             raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
@@ -80,7 +80,7 @@ def label(
         job = _job(predictor, files, options, size)
         with (
             open_journal(written(outs, options), job, resume=resume) as journal,
-            batches_at_work(predictor, _processes(workers, total), options) as (start, ahead),
+            running_batches(predictor, _processes(workers, total), options) as (start, ahead),
             write_rows(outs, about, options) as write,
         ):
 
@@ -91,11 +91,11 @@ def label(
                 _check_errors(tally.errors, max_errors)
 
             waiting = iter(files)
-            for rows in done_before(journal, waiting):
+            for rows in replayed_batches(journal, waiting):
                 take(rows)
             resumed = tally.num_done
             todo = in_order(start, ahead, waiting, batch_size=size)
-            for rows in kept(journal, todo, features=options.embeddings is not None):
+            for rows in recorded(journal, todo, features=options.embeddings is not None):
                 take(rows)
         summary = Summary(
             **tally.counts(),
@@ -120,7 +120,9 @@ def _check_errors(errors: Counter[str], most: int | None) -> None:
         )
 
 
-def _job(predictor: Predictor, files: Inputs | Listed, options: Options, batch_size: int) -> Job:
+def _job(
+    predictor: Predictor, files: LocalFiles | ListedFiles, options: Options, batch_size: int
+) -> Job:
     return {
         "model_id": predictor.manifest.id,
         "names_version": predictor.names.version,
@@ -142,16 +144,18 @@ def check_options(predictor: Predictor, options: Options) -> None:
     """
     if not 0 <= options.min_confidence <= 1:
         raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
-    num_classes = len(predictor.standing)
+    num_classes = len(predictor.active_classes)
     if options.top is not None and not 1 <= options.top <= num_classes:
         raise UsageError(f"--top {options.top}; want 1 to {num_classes}, the number of classes")
 
 
-def _about(predictor: Predictor, files: Inputs | Listed, options: Options) -> About:
-    return About(
+def _about(
+    predictor: Predictor, files: LocalFiles | ListedFiles, options: Options
+) -> LabellingInfo:
+    return LabellingInfo(
         model_id=predictor.manifest.id,
         names_version=predictor.names.version,
-        classes=predictor.standing,
+        classes=predictor.active_classes,
         width=predictor.session.width,
         root=files.root,
         image_root=options.image_root,

@@ -14,7 +14,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 from scda.models.errors import ImageError, UsageError
 from scda.models.files import is_hidden
 from scda.models.images import MAX_BYTES, read_bytes
-from scda.serve.labelling.sources import Choice
+from scda.serve.labelling.sources import FileSelection
 
 
 def is_uri(name: str) -> bool:
@@ -66,11 +66,11 @@ def read_stored(name: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredFiles:
     """The files under one URI; iterating gives a row's path and the file's own URI."""
 
     uri: str
-    choice: Choice
+    selection: FileSelection
     alone: bool  # the one input: a row's path is relative to it
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ class Stored:
         for path in self._paths(system, root):
             uri = self.uri.rstrip("/") + path[len(root) :]
             name = (path[len(root) + 1 :] if self.alone else "") or uri
-            if self.choice.takes(name):
+            if self.selection.includes(name):
                 yield name, uri
 
     def _paths(self, system: FileSystem, root: str) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Stored:
         if kind == FileType.File:
             yield root
         else:
-            yield from _walk(system, root, recursive=self.choice.recursive)
+            yield from _walk(system, root, recursive=self.selection.recursive)
 
 
 def _walk(system: FileSystem, folder: str, *, recursive: bool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import UsageError
-from scda.models.files import errors_named, file_written_atomically, write_atomically
+from scda.models.files import atomic_file, write_atomically, write_errors
 from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
 from scda.serve.labelling.formats.lines import write_csv
 from scda.serve.labelling.formats.registry import (
@@ -19,7 +19,7 @@ from scda.serve.labelling.formats.registry import (
     endings,
     path_beside,
 )
-from scda.serve.labelling.formats.rows import About, Row, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 from scda.serve.labelling.sorting import check_sort, sort_files
 
 STDOUT = "-"
@@ -42,7 +42,9 @@ DEFAULTS = Options()
 
 
 @contextmanager
-def write_rows(outs: Sequence[str], about: About, options: Options = DEFAULTS) -> Iterator[Write]:
+def write_rows(
+    outs: Sequence[str], about: LabellingInfo, options: Options = DEFAULTS
+) -> Iterator[Write]:
     """Give a function that writes rows to every output; files appear at the end, whole.
 
     Args:
@@ -63,7 +65,7 @@ def write_rows(outs: Sequence[str], about: About, options: Options = DEFAULTS) -
         yield write
 
 
-def check_outs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) -> None:
+def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) -> None:
     """Refuse outputs that could not be written at the end, before any work is done.
 
     Args:
@@ -118,7 +120,7 @@ def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> 
 
 
 def _outputs(
-    outs: Sequence[str], about: About, options: Options
+    outs: Sequence[str], about: LabellingInfo, options: Options
 ) -> Iterator[AbstractContextManager[Write]]:
     # They are closed last first: files are only left sorted where every other output stands.
     if options.sort_into:
@@ -130,27 +132,27 @@ def _outputs(
 
 
 @contextmanager
-def _to_stdout(about: About) -> Iterator[Write]:
+def _to_stdout(about: LabellingInfo) -> Iterator[Write]:
     with write_csv(sys.stdout.buffer, about) as write:
         yield write
     sys.stdout.buffer.flush()
 
 
 @contextmanager
-def _to_file(path: Path, formats: Mapping[str, Format], about: About) -> Iterator[Write]:
+def _to_file(path: Path, formats: Mapping[str, Format], about: LabellingInfo) -> Iterator[Write]:
     form = formats[ending(path, formats) or ""]
-    with file_written_atomically(path) as file, ExitStack() as stack:
-        with errors_named(path):
+    with atomic_file(path) as file, ExitStack() as stack:
+        with write_errors(path):
             write = stack.enter_context(form.write(file, about))
 
         def checked(rows: Sequence[Row]) -> None:
-            with errors_named(path):
+            with write_errors(path):
                 write(rows)
 
         yield checked
-        with errors_named(path):
+        with write_errors(path):
             stack.close()  # what ends the file: a bracket, a footer
     beside = path_beside(path, formats)
     if beside and form.beside:
-        with errors_named(beside):
+        with write_errors(beside):
             write_atomically(beside, form.beside(about))

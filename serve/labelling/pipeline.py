@@ -25,7 +25,7 @@ Start = Callable[[Files], Future[list[Row]]]
 
 
 @contextmanager
-def batches_at_work(
+def running_batches(
     predictor: Predictor, workers: int, options: Options = DEFAULTS
 ) -> Iterator[tuple[Start, int]]:
     """Give what starts a batch of files on its way to rows, and how many are worth having there.

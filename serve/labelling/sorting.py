@@ -6,11 +6,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import errors_named, file_written_atomically
+from scda.models.files import atomic_file, write_errors
 from scda.models.names import UNKNOWN
-from scda.serve.files.class_folders import ONE_DISK, Placer, check_mode, safe_names
+from scda.serve.files.class_folders import ONE_DISK, ClassFolders, check_mode, folder_names
 from scda.serve.labelling.formats.lines import csv_lines
-from scda.serve.labelling.formats.rows import About, Row, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 MANIFEST = "manifest.csv"
 REVIEW = "review"  # the folder of files that a person should look at
@@ -41,7 +41,7 @@ def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
 
 
 @contextmanager
-def sort_files(folder: Path, mode: str, about: About) -> Iterator[Write]:
+def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that puts the files of rows into class folders; none is moved.
 
     An error on the way takes everything away again.
@@ -55,16 +55,16 @@ def sort_files(folder: Path, mode: str, about: About) -> Iterator[Write]:
         UsageError: If a file cannot be put there.
     """
     is_new = not folder.exists()
-    with errors_named(folder):
+    with write_errors(folder):
         folder.mkdir(exist_ok=True)
     sorter = _Sorter(folder, mode, about)
     try:
-        with file_written_atomically(folder / MANIFEST) as file:
+        with atomic_file(folder / MANIFEST) as file:
             file.write(csv_lines([COLUMNS]))
 
             def write(rows: Sequence[Row]) -> None:
                 lines = [sorter.place(row) for row in rows]
-                with errors_named(folder / MANIFEST):
+                with write_errors(folder / MANIFEST):
                     file.write(csv_lines(lines))
 
             yield write
@@ -78,8 +78,8 @@ def sort_files(folder: Path, mode: str, about: About) -> Iterator[Write]:
 
 
 class _Sorter:
-    def __init__(self, folder: Path, mode: str, about: About) -> None:
-        names = safe_names(
+    def __init__(self, folder: Path, mode: str, about: LabellingInfo) -> None:
+        names = folder_names(
             (one.label for one in about.classes if one.kind != UNKNOWN),
             reserved=(MANIFEST, REVIEW, UNKNOWN),
         )
@@ -87,7 +87,7 @@ class _Sorter:
             one.class_id: UNKNOWN if one.kind == UNKNOWN else names[one.label]
             for one in about.classes
         }
-        self._placer, self._about = Placer(folder, mode), about
+        self._placer, self._about = ClassFolders(folder, mode), about
 
     @property
     def folders(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from scda.serve.labelling.journal import journal_path
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class FileSelection:
     """Which files of the inputs are labelled."""
 
     recursive: bool = True  # those in sub-folders, too
@@ -24,7 +24,7 @@ class Choice:
     include: tuple[str, ...] = ()  # patterns of names or paths; empty takes all
     exclude: tuple[str, ...] = ()  # patterns; they win over `include`
 
-    def takes(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         """Return whether a row's path is chosen; `*` matches a `/` as well."""
         name = path.rpartition("/")[2]
 
@@ -35,16 +35,16 @@ class Choice:
         return included and not any(map(fits, self.exclude))
 
 
-ALL = Choice()
+ALL_FILES = FileSelection()
 
 
 @dataclass(frozen=True)
-class Inputs:
+class LocalFiles:
     """The folders and single files to label; iterating gives a row's path and its file."""
 
     roots: tuple[Path, ...]
     outputs: frozenset[Path]  # resolved; results of this or an earlier labelling, no input
-    choice: Choice
+    selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
         """Yield every chosen file in sorted order; nothing is kept, so it may be millions.
@@ -53,7 +53,7 @@ class Inputs:
             UsageError: If an input cannot be read, or an output would replace an input.
         """
         for name, path in self._all():
-            if self.choice.takes(name):
+            if self.selection.includes(name):
                 yield name, path
 
     @property
@@ -64,23 +64,25 @@ class Inputs:
     @property
     def job(self) -> dict[str, Any]:
         """What a resumed labelling must have in common, as plain JSON values."""
-        return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.choice)}
+        return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.selection)}
 
     def count_hidden(self) -> int:
         """Return how many hidden files and folders are passed over."""
         journals = {journal_path(out).name for out in self.outputs}
         return sum(
-            count_hidden(root, recursive=self.choice.recursive, ours=journals)
+            count_hidden(root, recursive=self.selection.recursive, ours=journals)
             for root in self.roots
             if root.is_dir()
         )
 
     def _all(self) -> Iterator[tuple[str, Path]]:
-        only, choice = self._only_folder, self.choice
+        only, selection = self._only_folder, self.selection
         for root in self.roots:
             paths: Iterable[Path] = [root]  # one that vanished since has a row, too
             if root.is_dir():
-                paths = walk(root, recursive=choice.recursive, follow_links=choice.follow_links)
+                paths = walk(
+                    root, recursive=selection.recursive, follow_links=selection.follow_links
+                )
             for path in paths:
                 if not self._is_output(path):
                     yield (path.relative_to(only) if only else path).as_posix(), path
@@ -104,18 +106,20 @@ class Inputs:
         return True
 
 
-def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice = ALL) -> Inputs:
+def find_local_files(
+    roots: Sequence[Path], outputs: Iterable[Path], selection: FileSelection = ALL_FILES
+) -> LocalFiles:
     """Return the inputs, checked for files that would be labelled twice.
 
     Args:
         roots: Folders, single files, or patterns such as `photos/2026-*/*.jpg`.
         outputs: Files that will be written.
-        choice: Which files of them are labelled.
+        selection: Which files of them are labelled.
 
     Raises:
         UsageError: If one is not there, one lies inside another, or a pattern fits nothing.
     """
-    found = expanded(roots, choice)
+    found = expand_patterns(roots, selection)
     for path in found:
         if not path.exists():
             raise UsageError(f"{path}: no such file or folder")
@@ -124,10 +128,10 @@ def find_inputs(roots: Sequence[Path], outputs: Iterable[Path], choice: Choice =
     for path, place in zip(found, resolved, strict=True):
         if counts[place] > 1 or not counts.keys().isdisjoint(place.parents):
             raise UsageError(f"{path}: inside another input; its files would be labelled twice")
-    return Inputs(tuple(found), frozenset(path.resolve() for path in outputs), choice)
+    return LocalFiles(tuple(found), frozenset(path.resolve() for path in outputs), selection)
 
 
-def expanded(roots: Sequence[Path], choice: Choice = ALL) -> list[Path]:
+def expand_patterns(roots: Sequence[Path], selection: FileSelection = ALL_FILES) -> list[Path]:
     """Return inputs with what they fit, in sorted order, in place of patterns.
 
     As under a folder, what is neither file nor folder is left out, and so are linked folders and
@@ -136,7 +140,7 @@ def expanded(roots: Sequence[Path], choice: Choice = ALL) -> list[Path]:
     Raises:
         UsageError: If a pattern fits nothing.
     """
-    return [path for root in roots for path in _fitting(root, follow_links=choice.follow_links)]
+    return [path for root in roots for path in _fitting(root, follow_links=selection.follow_links)]
 
 
 def _fitting(root: Path, *, follow_links: bool) -> list[Path]:

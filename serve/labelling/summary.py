@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.errors import ImageError
-from scda.models.files import errors_named, write_atomically
+from scda.models.files import write_atomically, write_errors
 from scda.serve.labelling.formats.rows import Row
 
 HEAD = b'{\n "labels": {'  # how every summary begins
@@ -91,7 +91,7 @@ class Summary:
         Raises:
             UsageError: If it cannot be written.
         """
-        with errors_named(path):
+        with write_errors(path):
             write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def lines(self) -> list[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from scda.models.bundle import NAMES, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
-from scda.models.files import folder_written_atomically, is_hidden, walk
+from scda.models.files import atomic_folder, is_hidden, walk
 from scda.models.names import Names, composed, read_names
 from scda.models.naming import Naming
-from scda.serve.files.class_folders import Placer, safe_names
-from scda.serve.files.target_images import read_pictures
+from scda.serve.files.class_folders import ClassFolders, folder_names
+from scda.serve.files.target_images import read_target_images
 
 ROWS = "manifest.csv"
 COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
@@ -114,7 +114,7 @@ def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
 
 
 def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
-    pictures = read_pictures(bundle)
+    pictures = read_target_images(bundle)
     if not target.is_dir():
         raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
     return [
@@ -145,12 +145,12 @@ def _write(
     mode: str,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    folders = safe_names(labels.values(), reserved=(ROWS,))
+    folders = folder_names(labels.values(), reserved=(ROWS,))
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(COLUMNS)
-    with folder_written_atomically(out) as draft:
-        placer = Placer(draft, mode)
+    with atomic_folder(out) as draft:
+        placer = ClassFolders(draft, mode)
         for done, image in enumerate(images, 1):
             label = labels[image.class_id]
             place = placer.place(image.root / image.path, folders[label])

@@ -18,7 +18,7 @@ from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
 from scda.models.naming import Naming, SaveError, change_names, undoable
-from scda.serve.files.target_images import Gallery, open_gallery
+from scda.serve.files.target_images import TargetImages, open_target_images
 from scda.serve.review.guard import ReviewGuard
 from scda.serve.web.assets import serve_assets
 
@@ -65,7 +65,7 @@ class Review:
 
     folder: Path
     manifest: Manifest
-    gallery: Gallery
+    target_images: TargetImages
 
     def names(self) -> Names:
         """Return the names as they stand on disk."""
@@ -81,7 +81,7 @@ class Review:
             "classes": [self._class(names, info) for info in self.manifest.classes],
             "undo": last.did if last else None,
             "history": [{"at": c.at, "did": c.did} for c in names.history[: -_HISTORY - 1 : -1]],
-            "why_no_images": self.gallery.why_not,
+            "why_no_images": self.target_images.why_not,
         }
 
     def _class(self, names: Names, info: ClassInfo) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
         GateError: If the bundle is damaged.
     """
     manifest = read_manifest(bundle)
-    review = Review(bundle, manifest, open_gallery(bundle, manifest, target))
+    review = Review(bundle, manifest, open_target_images(bundle, manifest, target))
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(ReviewGuard, token=token)
     _shape_errors(app, review)
@@ -141,18 +141,20 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
 
     @app.get("/images/{class_id}")
     def images(class_id: str, start: int = 0, surest_first: bool = True) -> dict[str, Any]:
-        rows = review.gallery.rows(class_id, review.names(), surest_first=surest_first)
+        rows = review.target_images.rows(class_id, review.names(), surest_first=surest_first)
         return {
             "total": len(rows),
             "images": [
-                {"row": row, **dataclasses.asdict(review.gallery.pictures[row])}
+                {"row": row, **dataclasses.asdict(review.target_images.images[row])}
                 for row in rows[max(0, start) :][:_PAGE]
             ],
         }
 
     @app.get("/image/{row}")
     def image(row: int) -> Response:
-        return Response(review.gallery.thumbnail(row), media_type="image/jpeg", headers=_CACHED)
+        return Response(
+            review.target_images.thumbnail(row), media_type="image/jpeg", headers=_CACHED
+        )
 
 
 def _shape_errors(app: FastAPI, review: Review) -> None:

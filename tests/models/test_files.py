@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import UsageError
-from scda.models.files import count_hidden, folder_written_atomically, walk, write_atomically
+from scda.models.files import atomic_folder, count_hidden, walk, write_atomically
 
 Names = list[str]
 
@@ -151,7 +151,7 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(
 
 def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "bundle"
-    with folder_written_atomically(folder) as draft:
+    with atomic_folder(folder) as draft:
         fill(draft, "a", "b/c")
         assert not folder.exists()
     assert entries(tmp_path) == [
@@ -166,14 +166,14 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
 
 def test_a_folder_replaces_the_one_before(tmp_path: Path) -> None:
     fill(tmp_path, "bundle/old")
-    with folder_written_atomically(tmp_path / "bundle") as draft:
+    with atomic_folder(tmp_path / "bundle") as draft:
         fill(draft, "new")
         assert "bundle/old" in entries(tmp_path)
     assert entries(tmp_path) == ["bundle", "bundle/new"]
 
 
 def replace(folder: Path, *, then: Callable[[], object]) -> None:
-    with folder_written_atomically(folder) as draft:
+    with atomic_folder(folder) as draft:
         fill(draft, "new")
         then()
 

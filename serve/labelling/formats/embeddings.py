@@ -6,14 +6,14 @@ from typing import BinaryIO
 
 import numpy as np
 
-from scda.serve.labelling.formats.rows import About, Row, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 HEAD = b"\x93NUMPY"
 _DTYPE = "<f4"
 
 
 @contextmanager
-def write_npy(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_npy(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes features (N, D), float32; NaN where a file has none."""
     num_rows = 0
     missing = np.full(about.width, np.nan, np.float32)

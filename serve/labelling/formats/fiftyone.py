@@ -10,13 +10,13 @@ from typing import Any, BinaryIO
 
 from scda.models.errors import ImageError
 from scda.models.files import printable
-from scda.serve.labelling.formats.rows import About, Row, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 HEAD = b'{"classes": '
 
 
 @contextmanager
-def write_labels(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_labels(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes rows as entries of one JSON object, a line each.
 
     Their keys are absolute paths: relative ones would have to leave the ending out, and then

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from scda.models.errors import ImageError
 from scda.models.files import printable
 from scda.models.predictor import Prediction
-from scda.serve.labelling.formats.rows import About, Row, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 HEAD = b'[\n{"data": '
 CONFIG_HEAD = b"<View>"
@@ -26,7 +26,7 @@ _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @contextmanager
-def write_tasks(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_tasks(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes rows as a JSON array with a task on each line."""
     before = b"[\n"
 
@@ -40,7 +40,7 @@ def write_tasks(file: BinaryIO, about: About) -> Iterator[Write]:
     file.write(b"\n]\n" if before == b",\n" else b"[]\n")
 
 
-def labelling_config(about: About) -> bytes:
+def labelling_config(about: LabellingInfo) -> bytes:
     """Return the XML to paste into a project: one choice for each label that may be answered."""
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Image", name=_OBJECT, value="$image")
@@ -70,7 +70,7 @@ def image_reference(path: str, image_root: str) -> str:
     return image_root + ("" if image_root.endswith(("/", "=")) else "/") + end.lstrip("/")
 
 
-def _task(row: Row, about: About) -> dict[str, Any]:
+def _task(row: Row, about: LabellingInfo) -> dict[str, Any]:
     image = image_reference(row.path, about.image_root)
     # The same keys in every task: Label Studio makes a column of a key that all of them have.
     values = {name: "" if value is None else value for name, value in row.to_json().items()}

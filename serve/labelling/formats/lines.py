@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from scda.serve.labelling.formats.rows import COLUMNS, About, Row, Write
+from scda.serve.labelling.formats.rows import COLUMNS, LabellingInfo, Row, Write
 
 CSV_HEAD = b"path,status,"
 JSONL_HEAD = b'{"path": '
 
 
 @contextmanager
-def write_csv(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_csv(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes rows as CSV; lists become JSON text, booleans true or false."""
 
     def write(lines: Sequence[Sequence[Any]]) -> None:
@@ -33,7 +33,7 @@ def csv_lines(lines: Sequence[Sequence[Any]]) -> bytes:
 
 
 @contextmanager
-def write_jsonl(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_jsonl(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     r"""Give a function that writes rows as JSON lines in ASCII (undecodable bytes as \udcXX)."""
 
     def write(rows: Sequence[Row]) -> None:

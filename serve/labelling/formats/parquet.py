@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from scda.models.bundle import SCHEMA_VERSION
 from scda.models.files import printable
-from scda.serve.labelling.formats.rows import COLUMNS, About, Row, Write
+from scda.serve.labelling.formats.rows import COLUMNS, LabellingInfo, Row, Write
 
 HEAD = b"PAR1"
 ROW_GROUP = 16_384  # rows; about 15 MB of memory
@@ -50,7 +50,7 @@ def record_batch(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 @contextmanager
-def write_parquet(file: BinaryIO, about: About) -> Iterator[Write]:
+def write_parquet(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes rows in groups of `ROW_GROUP`; what is open waits in memory.
 
     How rows come in batches makes no difference to the file.

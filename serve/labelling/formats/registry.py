@@ -11,16 +11,18 @@ from typing import BinaryIO
 
 from scda.serve.labelling import summary
 from scda.serve.labelling.formats import embeddings, fiftyone, labelstudio, lines, parquet
-from scda.serve.labelling.formats.rows import About, Write
+from scda.serve.labelling.formats.rows import LabellingInfo, Write
 
 
 @dataclass(frozen=True)
 class Format:
     """One way to write rows."""
 
-    write: Callable[[BinaryIO, About], AbstractContextManager[Write]]
+    write: Callable[[BinaryIO, LabellingInfo], AbstractContextManager[Write]]
     head: bytes  # how every file of it begins
-    beside: Callable[[About], bytes] | None = None  # a second file, which the first one needs
+    beside: Callable[[LabellingInfo], bytes] | None = (
+        None  # a second file, which the first one needs
+    )
     beside_ending: str = ""
     beside_head: bytes = b""
 

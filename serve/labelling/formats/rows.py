@@ -1,6 +1,6 @@
-"""One row per labelled file, and what is said of a labelling as a whole.
+"""One row per labelled file, and the facts that all rows of a labelling share.
 
-Every output is a function of these two: of an `About`, and of rows in order, a batch at a time.
+Every output is a function of these two: a `LabellingInfo`, and rows in order, a batch at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.models.errors import ImageError
-from scda.models.predictor import FIELDS, Prediction, Standing
+from scda.models.predictor import FIELDS, ActiveClass, Prediction
 
 COLUMNS = ("path", "status", "error_code", "error", *FIELDS, "review")
 
@@ -37,12 +37,12 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class About:
+class LabellingInfo:
     """What is true of every row of one labelling."""
 
     model_id: str
     names_version: int
-    classes: tuple[Standing, ...]  # that answer, in order
+    classes: tuple[ActiveClass, ...]  # that answer, in order
     width: int  # of a row's features
     root: Path  # absolute; a row's path is relative to it
     image_root: str  # what an annotation tool puts before a row's path

@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow.compute as pc
 from pyarrow.dataset import dataset
 
-from scda.models.files import folder_written_atomically
+from scda.models.files import atomic_folder
 from scda.models.predictor import Predictor
 from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
 from scda.serve.labelling.label import check_options
 from scda.serve.labelling.object_stores import is_uri, place
 from scda.serve.labelling.outputs import DEFAULTS, Options
 from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
-from scda.serve.labelling.ray.places import check_summary, checked_out, sources_of
-from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, packed
-from scda.serve.labelling.sources import ALL, Choice, Inputs
+from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, read_bundle_files
+from scda.serve.labelling.ray.validation import check_output, check_summary, find_sources
+from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles
 from scda.serve.labelling.summary import Summary
 
 SUCCESS = "_SUCCESS"  # an empty object: every part is there; readers of Parquet pass over it
@@ -36,7 +36,7 @@ def label_on_ray(
     outs: Sequence[str],
     *,
     options: Options = DEFAULTS,
-    choice: Choice = ALL,
+    selection: FileSelection = ALL_FILES,
     files_from: str | None = None,
     batch_size: int | None = None,
     provider: str = "auto",
@@ -51,7 +51,7 @@ def label_on_ray(
         outs: One folder or URI, new or empty. A folder appears at the end, whole; behind a URI
             `SUCCESS` appears last.
         options: What rows say, and where the summary goes.
-        choice: Which of the files are labelled.
+        selection: Which of the files are labelled.
         files_from: In place of inputs: a list of files or URIs.
         batch_size: Files per call of the model; None takes 32.
         provider: As in `wants_gpus`.
@@ -65,11 +65,11 @@ def label_on_ray(
     """
     check_options(predictor, options)
     batch_size = batch_size or _BATCH_SIZE
-    out = checked_out(outs, inputs)
+    out = check_output(outs, inputs)
     check_summary(options.summary)
     outputs = [options.summary] if options.summary else []
-    sources = sources_of(inputs, files_from, choice, outputs)
-    hidden = sum(source.count_hidden() for source in sources if isinstance(source, Inputs))
+    sources = find_sources(inputs, files_from, selection, outputs)
+    hidden = sum(source.count_hidden() for source in sources if isinstance(source, LocalFiles))
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
         gpus = wants_gpus(ray, provider)
@@ -135,7 +135,7 @@ def _rows(
     return pixels.map_batches(
         Predict,
         fn_constructor_kwargs={
-            "bundle": ray.put(packed(predictor.folder)),
+            "bundle": ray.put(read_bundle_files(predictor.folder)),
             "options": options,
             "provider": "cuda" if gpus else "cpu",
             "threads": threads,
@@ -152,7 +152,7 @@ def _rows(
 def _written_whole(out: str) -> Iterator[str]:
     """Give the folder or URI that parts are written to."""
     if not is_uri(out):
-        with folder_written_atomically(Path(out).absolute()) as draft:
+        with atomic_folder(Path(out).absolute()) as draft:
             yield str(draft)
         return
     yield out  # storage cannot rename

@@ -22,31 +22,31 @@ from scda.models.predictor import load_predictor
 from scda.models.preprocess import Pixels, Preprocessing
 from scda.serve.imaging import Prepared
 from scda.serve.labelling.decoders import Decoder
-from scda.serve.labelling.file_lists import open_list
+from scda.serve.labelling.file_lists import open_file_list
 from scda.serve.labelling.formats.parquet import record_batch
-from scda.serve.labelling.object_stores import Stored, is_uri
+from scda.serve.labelling.object_stores import StoredFiles, is_uri
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.pipeline import rows_of
-from scda.serve.labelling.sources import Choice, Inputs
+from scda.serve.labelling.sources import FileSelection, LocalFiles
 
 _CHUNK = 1024  # files that a listing holds at a time
 _NAMES = pa.schema([("name", pa.binary()), ("file", pa.binary())])
 
 
 @dataclass(frozen=True)
-class ListFile:
-    """The files that a list names, as `Listed`; every machine reads the list for itself."""
+class SharedFileList:
+    """The files that a list names, as `ListedFiles`; every machine reads the list for itself."""
 
     path: str
-    choice: Choice
+    selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Yield a row's path and the file, which is the same."""
-        with open_list(self.path, (), self.choice) as listed:
+        with open_file_list(self.path, (), self.selection) as listed:
             yield from ((name, name) for name, _ in listed)
 
 
-Source = Inputs | Stored | ListFile
+Source = LocalFiles | StoredFiles | SharedFileList
 
 
 def list_files(
@@ -95,7 +95,8 @@ class Predict:
         """Load the model.
 
         Args:
-            bundle: A reference to what `packed` gave: no path that all machines would have to see.
+            bundle: Ray reference to the result of `read_bundle_files`; a path would have to be
+                visible to all machines.
             options: What rows say.
             provider: As in `Session`.
             threads: As in `Session`.
@@ -129,7 +130,7 @@ class Predict:
         return np.frombuffer(data, np.uint8).reshape(self._side, self._side, 3)
 
 
-def packed(folder: Path) -> dict[str, bytes]:
+def read_bundle_files(folder: Path) -> dict[str, bytes]:
     """Return a bundle's files by their relative names."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
@@ -142,7 +143,7 @@ def _decoder(preprocessing: Preprocessing) -> Decoder:
 
 
 def _is_relative(source: Source) -> bool:
-    roots = source.roots if isinstance(source, Inputs) else ()
+    roots = source.roots if isinstance(source, LocalFiles) else ()
     return not all(root.is_absolute() for root in roots)
 
 

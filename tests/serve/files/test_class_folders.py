@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import UsageError
-from scda.serve.files.class_folders import Placer, safe_name, safe_names
+from scda.serve.files.class_folders import ClassFolders, folder_name, folder_names
 
 
 @pytest.mark.parametrize(
@@ -27,16 +27,16 @@ from scda.serve.files.class_folders import Placer, safe_name, safe_names
     ],
 )
 def test_a_label_becomes_a_folder_name(label: str, name: str, tmp_path: Path) -> None:
-    assert safe_name(label) == name
+    assert folder_name(label) == name
     (tmp_path / name).mkdir()
 
 
 def test_a_long_label_is_cut_between_characters() -> None:
-    assert safe_name("é" * 200) == "é" * 50
+    assert folder_name("é" * 200) == "é" * 50
 
 
 def test_labels_never_share_a_folder() -> None:
-    assert safe_names(["a/b", "a:b", "A_B", "c"]) == {
+    assert folder_names(["a/b", "a:b", "A_B", "c"]) == {
         "a/b": "a_b",
         "a:b": "a_b-2",
         "A_B": "A_B-3",
@@ -56,7 +56,7 @@ def file(tmp_path: Path) -> Path:
 def test_files_are_placed_and_stay(file: Path, tmp_path: Path, mode: str) -> None:
     root = tmp_path / "out"
     root.mkdir()
-    placed = root / Placer(root, mode).place(file, "pet")
+    placed = root / ClassFolders(root, mode).place(file, "pet")
     assert placed == root / "pet" / "cat.jpg"
     assert placed.read_bytes() == file.read_bytes() == b"cat"
     assert placed.is_symlink() == (mode == "symlink")
@@ -64,7 +64,7 @@ def test_files_are_placed_and_stay(file: Path, tmp_path: Path, mode: str) -> Non
 
 
 def test_names_that_collide_are_numbered(file: Path, tmp_path: Path) -> None:
-    placer = Placer(tmp_path, "copy")
+    placer = ClassFolders(tmp_path, "copy")
     other = tmp_path / "CAT.jpg"
     other.write_bytes(b"other")
     places = [placer.place(path, "pet") for path in (file, file, other)]
@@ -73,7 +73,7 @@ def test_names_that_collide_are_numbered(file: Path, tmp_path: Path) -> None:
 
 
 def test_many_files_of_one_name_take_no_time(file: Path, tmp_path: Path) -> None:
-    placer = Placer(tmp_path, "hardlink")
+    placer = ClassFolders(tmp_path, "hardlink")
     names = [placer.place(file, "pet").name for _ in range(10_000)]  # 50 million tries, if counted
     assert names[-1] == "cat-10000.jpg"
     assert len(set(names)) == len(names)
@@ -82,18 +82,18 @@ def test_many_files_of_one_name_take_no_time(file: Path, tmp_path: Path) -> None
 def test_a_number_that_is_there_already_is_passed_over(file: Path, tmp_path: Path) -> None:
     second = tmp_path / "cat-2.jpg"
     second.write_bytes(b"second")
-    placer = Placer(tmp_path, "copy")
+    placer = ClassFolders(tmp_path, "copy")
     places = [placer.place(path, "pet").name for path in (second, file, file, second, file)]
     assert places == ["cat-2.jpg", "cat.jpg", "cat-3.jpg", "cat-2-2.jpg", "cat-4.jpg"]
 
 
 def test_reserved_names_are_no_label_s() -> None:
-    assert safe_names(["review", "a"], reserved=["Review"]) == {"review": "review-2", "a": "a"}
+    assert folder_names(["review", "a"], reserved=["Review"]) == {"review": "review-2", "a": "a"}
 
 
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'move'; want copy, hardlink or symlink"):
-        Placer(tmp_path, "move")
+        ClassFolders(tmp_path, "move")
 
 
 def test_another_disk_is_told(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,4 +102,4 @@ def test_another_disk_is_told(file: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "link", refuse)
     with pytest.raises(UsageError, match="one disk only"):
-        Placer(tmp_path, "hardlink").place(file, "pet")
+        ClassFolders(tmp_path, "hardlink").place(file, "pet")

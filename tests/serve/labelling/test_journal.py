@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from scda.models.errors import UsageError
-from scda.models.files import file_written_atomically
+from scda.models.files import atomic_file
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.labelling.journal import journal_path
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
-from scda.serve.labelling.sources import Choice, find_inputs
+from scda.serve.labelling.sources import FileSelection, find_local_files
 from tests.bundles import RGB, picture
 
 ENDINGS = (".csv", ".jsonl", ".parquet", ".labelstudio.json", ".fiftyone.json")
@@ -89,7 +89,9 @@ def test_what_a_stopped_labelling_left_is_not_counted_as_hidden(
     (images / ".scda-rows.csv.abcd1234").touch()
     stopped(predictor, images, images, 8)
     for recursive in (True, False):
-        inputs = find_inputs([images], [images / "rows.csv"], Choice(recursive=recursive))
+        inputs = find_local_files(
+            [images], [images / "rows.csv"], FileSelection(recursive=recursive)
+        )
         assert journal_path(images / "rows.csv").is_file()
         assert inputs.count_hidden() == 1
 
@@ -126,8 +128,8 @@ def test_resuming_what_never_began_begins(
     ("change", "message"),
     [
         ({"batch_size": 5}, "batch_size was 4, is 5"),
-        ({"choice": Choice(recursive=False)}, "recursive was True, is False"),
-        ({"choice": Choice(exclude=("x",))}, r"exclude was \[\], is \['x'\]"),
+        ({"selection": FileSelection(recursive=False)}, "recursive was True, is False"),
+        ({"selection": FileSelection(exclude=("x",))}, r"exclude was \[\], is \['x'\]"),
         ({"options": Options(top=2)}, "top was None, is 2"),
         ({"options": Options(min_confidence=0.5)}, "min_confidence was 0.97, is 0.5"),
     ],
@@ -188,7 +190,7 @@ def test_only_what_a_killed_labelling_left_is_removed(
     left, others = tmp_path / ".scda-rows.csv.abcd1234", tmp_path / ".scda-rows.csv.jsonl.abcd1234"
     for path in (left, others):
         path.touch()
-    with file_written_atomically(tmp_path / "rows.csv"):  # of a labelling with another first output
+    with atomic_file(tmp_path / "rows.csv"):  # of a labelling with another first output
         label(predictor, [images], [str(tmp_path / "rows.csv")])
         assert not left.exists()
     assert others.exists()

@@ -19,8 +19,8 @@ from scda.serve.labelling import label as label_module
 from scda.serve.labelling.formats.registry import FORMATS
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
-from scda.serve.labelling.pipeline import batches_at_work, in_order
-from scda.serve.labelling.sources import Choice
+from scda.serve.labelling.pipeline import in_order, running_batches
+from scda.serve.labelling.sources import FileSelection
 from tests.bundles import picture
 from tests.nasty import nasty_files
 
@@ -105,7 +105,9 @@ def test_the_batch_size_changes_nothing(
 
 
 def test_sub_folders_can_be_left_out(predictor: Predictor, images: Path, tmp_path: Path) -> None:
-    rows = labelled(predictor, images, out=tmp_path / "x.jsonl", choice=Choice(recursive=False))
+    rows = labelled(
+        predictor, images, out=tmp_path / "x.jsonl", selection=FileSelection(recursive=False)
+    )
     assert "sub/deep/r.jpg" not in rows
     assert len(rows) == 5
 
@@ -197,7 +199,7 @@ def test_a_row_says_what_the_predictor_says(
 
 
 def test_a_file_that_vanishes_is_a_row(predictor: Predictor, tmp_path: Path) -> None:
-    with batches_at_work(predictor, 0) as (start, ahead):
+    with running_batches(predictor, 0) as (start, ahead):
         files = [("gone.jpg", tmp_path / "gone.jpg")]
         ((row,),) = in_order(start, ahead, files, batch_size=4)
     assert row.to_json()["error_code"] == "unreadable"
@@ -225,7 +227,7 @@ def test_no_more_batches_are_held_than_are_at_work(predictor: Predictor, images:
             asked += 1
             yield str(asked), images / "b.jpg"
 
-    with batches_at_work(predictor, 2) as (start, ahead):
+    with running_batches(predictor, 2) as (start, ahead):
         batches = in_order(start, ahead, endless(), batch_size=4)
         for _ in range(5):
             next(batches)
@@ -416,9 +418,9 @@ def test_a_few_files_start_no_process(
 
     def noted(predictor: Predictor, workers: int, options: Options) -> Any:
         asked.append(workers)
-        return batches_at_work(predictor, 0, options)
+        return running_batches(predictor, 0, options)
 
-    monkeypatch.setattr(label_module, "batches_at_work", noted)
+    monkeypatch.setattr(label_module, "running_batches", noted)
     for few in (7, 6):  # there are six
         monkeypatch.setattr(label_module, "_FEW", few)
         label(predictor, [images], [str(tmp_path / "rows.csv")])

@@ -4,8 +4,8 @@ import pytest
 
 from scda.models.errors import ImageError, UsageError
 from scda.models.images import MAX_BYTES
-from scda.serve.labelling.object_stores import Stored, place, read_stored
-from scda.serve.labelling.sources import ALL, Choice, find_inputs
+from scda.serve.labelling.object_stores import StoredFiles, place, read_stored
+from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
 
 
 @pytest.fixture
@@ -18,18 +18,21 @@ def photos(tmp_path: Path) -> Path:
     return folder
 
 
-def listed(folder: Path, choice: Choice = ALL, *, alone: bool = True) -> list[tuple[str, str]]:
-    return list(Stored(f"file://{folder}", choice, alone))
+def listed(
+    folder: Path, selection: FileSelection = ALL_FILES, *, alone: bool = True
+) -> list[tuple[str, str]]:
+    return list(StoredFiles(f"file://{folder}", selection, alone))
 
 
 @pytest.mark.parametrize(
-    "choice", [ALL, Choice(recursive=False), Choice(include=("a*",), exclude=("*.jpg",))]
+    "selection",
+    [ALL_FILES, FileSelection(recursive=False), FileSelection(include=("a*",), exclude=("*.jpg",))],
 )
 def test_files_behind_a_uri_are_those_of_the_folder_in_its_order(
-    photos: Path, choice: Choice
+    photos: Path, selection: FileSelection
 ) -> None:
-    local = [(name, f"file://{path}") for name, path in find_inputs([photos], (), choice)]
-    assert listed(photos, choice) == local
+    local = [(name, f"file://{path}") for name, path in find_local_files([photos], (), selection)]
+    assert listed(photos, selection) == local
     assert len(listed(photos)) == 5
 
 
@@ -37,7 +40,7 @@ def test_of_several_uris_a_path_is_the_whole_uri(photos: Path) -> None:
     rows = listed(photos / "a", alone=False)
     assert rows == [(f"file://{photos}/a/{n}",) * 2 for n in ("deep er/x#1%20.jpg", "z.jpg")]
     uri = f"file://{photos}/b.jpg"
-    assert list(Stored(uri, ALL, alone=True)) == [(uri, uri)]
+    assert list(StoredFiles(uri, ALL_FILES, alone=True)) == [(uri, uri)]
 
 
 def test_every_listed_file_is_read_whatever_its_name(photos: Path) -> None:
@@ -65,7 +68,7 @@ def test_a_file_too_large_is_not_read(photos: Path) -> None:
 
 def test_a_folder_that_cannot_be_read_is_one_file(photos: Path) -> None:
     (photos / "z").mkdir()
-    files = iter(Stored(f"file://{photos}", ALL, alone=True))
+    files = iter(StoredFiles(f"file://{photos}", ALL_FILES, alone=True))
     next(files)
     (photos / "z").rmdir()
     assert ("z", f"file://{photos}/z") in list(files)

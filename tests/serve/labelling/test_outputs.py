@@ -8,7 +8,7 @@ import pytest
 
 from scda.models.errors import UsageError
 from scda.serve.labelling.formats.registry import FORMATS, HEADS
-from scda.serve.labelling.outputs import DEFAULTS, Options, check_outs, write_rows, written
+from scda.serve.labelling.outputs import DEFAULTS, Options, check_outputs, write_rows, written
 from tests.rows import ABOUT, BAD, GOOD
 
 
@@ -68,24 +68,24 @@ def test_an_output_that_cannot_be_is_named(
     Path("folder.csv").mkdir()
     Path("x.labelstudio.xml").mkdir()
     with pytest.raises(UsageError, match=message):
-        check_outs(outs, DEFAULTS, [])
+        check_outputs(outs, DEFAULTS, [])
 
 
 def test_a_summary_is_an_output_as_any_other(tmp_path: Path) -> None:
     options = Options(summary=tmp_path / "rows.jsonl")
     with pytest.raises(UsageError, match="the same output twice"):
-        check_outs([str(tmp_path / "rows.jsonl")], options, [])
+        check_outputs([str(tmp_path / "rows.jsonl")], options, [])
     for place, found in ((tmp_path, "is a folder"), (tmp_path / "none" / "s", "no folder")):
         with pytest.raises(UsageError, match=found):
-            check_outs(["-"], Options(summary=place), [])
+            check_outputs(["-"], Options(summary=place), [])
 
 
 def test_features_go_to_npy_files_only(tmp_path: Path) -> None:
-    check_outs([], Options(embeddings=tmp_path / "x.npy"), [])
+    check_outputs([], Options(embeddings=tmp_path / "x.npy"), [])
     with pytest.raises(UsageError, match=r"x\.csv: unknown ending; want \.npy"):
-        check_outs([], Options(embeddings=tmp_path / "x.csv"), [])
+        check_outputs([], Options(embeddings=tmp_path / "x.csv"), [])
     with pytest.raises(UsageError, match=r"x\.npy: unknown ending; want \.csv"):
-        check_outs(["x.npy"], DEFAULTS, [])
+        check_outputs(["x.npy"], DEFAULTS, [])
 
 
 def test_every_file_that_will_be_written_is_known() -> None:

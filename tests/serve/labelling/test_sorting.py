@@ -6,29 +6,29 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.predictor import Standing
-from scda.serve.labelling.formats.rows import About, Row
+from scda.models.predictor import ActiveClass
+from scda.serve.labelling.formats.rows import LabellingInfo, Row
 from scda.serve.labelling.sorting import check_sort, sort_files
 from tests.rows import ABOUT, BAD, PREDICTION
 
 CLASSES = (
-    Standing("known-000", "red", "known"),
-    Standing("known-001", "a/b", "known"),
-    Standing("known-002", "a:b", "known"),
-    Standing("known-003", "Review", "known"),
-    Standing("known-004", "unknown", "known"),
-    Standing("discovered-000", "manifest.csv", "discovered"),
-    Standing("unknown", "unknown", "unknown"),
+    ActiveClass("known-000", "red", "known"),
+    ActiveClass("known-001", "a/b", "known"),
+    ActiveClass("known-002", "a:b", "known"),
+    ActiveClass("known-003", "Review", "known"),
+    ActiveClass("known-004", "unknown", "known"),
+    ActiveClass("discovered-000", "manifest.csv", "discovered"),
+    ActiveClass("unknown", "unknown", "unknown"),
 )
 
 
 @pytest.fixture
-def about(tmp_path: Path) -> About:
+def about(tmp_path: Path) -> LabellingInfo:
     (tmp_path / "in" / "sub").mkdir(parents=True)
     return dataclasses.replace(ABOUT, root=tmp_path / "in", classes=CLASSES)
 
 
-def row(about: About, path: str, class_id: str, *, review: bool = False) -> Row:
+def row(about: LabellingInfo, path: str, class_id: str, *, review: bool = False) -> Row:
     about.file(Row(path, BAD.answer)).write_bytes(path.encode("utf-8", "surrogateescape"))
     (standing,) = [one for one in CLASSES if one.class_id == class_id]
     answer = dataclasses.replace(
@@ -37,7 +37,9 @@ def row(about: About, path: str, class_id: str, *, review: bool = False) -> Row:
     return Row(path, answer, review)
 
 
-def sort(folder: Path, about: About, *rows: Row, mode: str = "copy") -> list[dict[str, str]]:
+def sort(
+    folder: Path, about: LabellingInfo, *rows: Row, mode: str = "copy"
+) -> list[dict[str, str]]:
     """Sort one row at a time, and return the manifest."""
     with sort_files(folder, mode, about) as write:
         for one in rows:
@@ -51,7 +53,9 @@ def tree(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["copy", "hardlink", "symlink"])
-def test_every_file_is_in_the_folder_of_its_class(tmp_path: Path, about: About, mode: str) -> None:
+def test_every_file_is_in_the_folder_of_its_class(
+    tmp_path: Path, about: LabellingInfo, mode: str
+) -> None:
     rows = [row(about, "x.jpg", "known-000"), row(about, "sub/x.jpg", "known-000")]
     manifest = sort(tmp_path / "out", about, *rows, mode=mode)
     assert tree(tmp_path / "out") == ["manifest.csv", "red/x-2.jpg", "red/x.jpg"]
@@ -69,13 +73,13 @@ def test_every_file_is_in_the_folder_of_its_class(tmp_path: Path, about: About, 
     ]
 
 
-def test_a_failed_file_is_only_in_the_manifest(tmp_path: Path, about: About) -> None:
+def test_a_failed_file_is_only_in_the_manifest(tmp_path: Path, about: LabellingInfo) -> None:
     (line,) = sort(tmp_path / "out", about, BAD)
     assert (line["path"], line["placed_at"], line["error_code"]) == ("c.jpg", "", "cannot_decode")
     assert tree(tmp_path / "out") == ["manifest.csv"]
 
 
-def test_no_two_classes_share_a_folder(tmp_path: Path, about: About) -> None:
+def test_no_two_classes_share_a_folder(tmp_path: Path, about: LabellingInfo) -> None:
     rows = [row(about, f"{one.class_id}.jpg", one.class_id) for one in CLASSES]
     rows.append(row(about, "unsure.jpg", "known-000", review=True))
     sort(tmp_path / "out", about, *rows)
@@ -92,14 +96,14 @@ def test_no_two_classes_share_a_folder(tmp_path: Path, about: About) -> None:
     ]
 
 
-def test_a_name_that_is_no_text_is_sorted(tmp_path: Path, about: About) -> None:
+def test_a_name_that_is_no_text_is_sorted(tmp_path: Path, about: LabellingInfo) -> None:
     name = os.fsdecode(b"caf\xe9.jpg")
     (line,) = sort(tmp_path / "out", about, row(about, name, "known-000"))
     assert (line["path"], line["placed_at"]) == (name, f"red/{name}")
     assert (tmp_path / "out" / "red" / name).is_file()
 
 
-def test_a_long_name_that_collides_is_sorted(tmp_path: Path, about: About) -> None:
+def test_a_long_name_that_collides_is_sorted(tmp_path: Path, about: LabellingInfo) -> None:
     name = "é" * 125 + ".jpg"  # 254 bytes; a file system takes 255
     rows = [row(about, path, "known-000") for path in (name, f"sub/{name}")]
     lines = sort(tmp_path / "out", about, *rows)
@@ -108,7 +112,7 @@ def test_a_long_name_that_collides_is_sorted(tmp_path: Path, about: About) -> No
     assert all(line["placed_at"].endswith(".jpg") for line in lines)
 
 
-def test_a_file_that_vanished_is_told_in_the_manifest(tmp_path: Path, about: About) -> None:
+def test_a_file_that_vanished_is_told_in_the_manifest(tmp_path: Path, about: LabellingInfo) -> None:
     gone = row(about, "x.jpg", "known-000")
     about.file(gone).unlink()
     (line,) = sort(tmp_path / "out", about, gone)
@@ -116,7 +120,7 @@ def test_a_file_that_vanished_is_told_in_the_manifest(tmp_path: Path, about: Abo
     assert line["error_code"] == "unreadable"
 
 
-def sort_and_be_stopped(folder: Path, about: About, *rows: Row) -> None:
+def sort_and_be_stopped(folder: Path, about: LabellingInfo, *rows: Row) -> None:
     with sort_files(folder, "copy", about) as write:
         write(rows)
         assert len(tree(folder)) > len(rows)  # placed at once, and the manifest beside
@@ -125,7 +129,7 @@ def sort_and_be_stopped(folder: Path, about: About, *rows: Row) -> None:
 
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_error_on_the_way_leaves_the_folder_as_it_was(
-    tmp_path: Path, about: About, is_new: bool
+    tmp_path: Path, about: LabellingInfo, is_new: bool
 ) -> None:
     folder = tmp_path / "out"
     if not is_new:
@@ -175,7 +179,7 @@ def test_links_to_another_disk_are_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_a_disk_within_the_input_is_told_when_it_is_met(
-    tmp_path: Path, about: About, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, about: LabellingInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*args: object) -> None:
         raise OSError(18, "Invalid cross-device link")
@@ -187,6 +191,6 @@ def test_a_disk_within_the_input_is_told_when_it_is_met(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_code_is_kept(tmp_path: Path, about: About) -> None:
+def test_an_error_code_is_kept(tmp_path: Path, about: LabellingInfo) -> None:
     lines = sort(tmp_path / "out", about, Row("e.jpg", ImageError("empty", "no bytes")))
     assert [line["error_code"] for line in lines] == ["empty"]

@@ -9,9 +9,9 @@ import pytest
 
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
-from scda.serve.labelling.file_lists import open_files, open_list
+from scda.serve.labelling.file_lists import open_file_list, open_files
 from scda.serve.labelling.label import label
-from scda.serve.labelling.sources import Choice, find_inputs
+from scda.serve.labelling.sources import FileSelection, find_local_files
 from tests.bundles import picture
 
 
@@ -24,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def names(folder: Path, **choice: object) -> list[str]:
-    return [name for name, _ in find_inputs([folder], [], Choice(**choice))]  # type: ignore[arg-type]
+def names(folder: Path, **selection: object) -> list[str]:
+    return [name for name, _ in find_local_files([folder], [], FileSelection(**selection))]  # type: ignore[arg-type]
 
 
 def test_patterns_choose_by_name_or_by_path(folder: Path) -> None:
@@ -40,18 +40,18 @@ def test_patterns_choose_by_name_or_by_path(folder: Path) -> None:
 
 
 def test_a_pattern_in_place_of_a_path_is_expanded(folder: Path, tmp_path: Path) -> None:
-    found = find_inputs([folder / "*.*", folder / "deep" / "**" / "*.JPG"], [])
+    found = find_local_files([folder / "*.*", folder / "deep" / "**" / "*.JPG"], [])
     assert [name for name, _ in found] == [
         f"{folder}/a.jpg",
         f"{folder}/b.png",
         f"{folder}/deep/er/c.JPG",
     ]
     (tmp_path / "odd[1]").mkdir()
-    assert find_inputs([tmp_path / "odd[1]"], []).roots == (tmp_path / "odd[1]",)
+    assert find_local_files([tmp_path / "odd[1]"], []).roots == (tmp_path / "odd[1]",)
     with pytest.raises(UsageError, match="fits no file and no folder"):
-        find_inputs([folder / "*.gif"], [])
+        find_local_files([folder / "*.gif"], [])
     with pytest.raises(UsageError, match="labelled twice"):
-        find_inputs([folder / "a.*", folder / "*.jpg"], [])
+        find_local_files([folder / "a.*", folder / "*.jpg"], [])
 
 
 def test_a_pattern_goes_where_a_folder_does(folder: Path, tmp_path: Path) -> None:
@@ -65,18 +65,18 @@ def test_a_pattern_goes_where_a_folder_does(folder: Path, tmp_path: Path) -> Non
     }.items():
         (folder / name).symlink_to(place)
     os.mkfifo(folder / "pipe.jpg")
-    whole = [path for _, path in find_inputs([folder], [])]
+    whole = [path for _, path in find_local_files([folder], [])]
     for patterns in (["**/*.*"], ["*.*", "*/*.*", "deep/*/*"], ["*"]):
-        found = find_inputs([folder / pattern for pattern in patterns], [])
+        found = find_local_files([folder / pattern for pattern in patterns], [])
         assert sorted(path for _, path in found) == sorted(whole)
-    followed = find_inputs([folder / "l*k/*"], [], Choice(follow_links=True))
+    followed = find_local_files([folder / "l*k/*"], [], FileSelection(follow_links=True))
     assert [path for _, path in followed] == [folder / "link" / "x.jpg"]
-    named = find_inputs([folder / "link" / "*"], [])  # asked for by name
+    named = find_local_files([folder / "link" / "*"], [])  # asked for by name
     assert [path for _, path in named] == [folder / "link" / "x.jpg"]
 
 
 def test_a_file_that_a_pattern_fits_may_vanish(folder: Path) -> None:
-    found = find_inputs([folder / "*.*"], [])
+    found = find_local_files([folder / "*.*"], [])
     (folder / "b.png").unlink()
     assert [path.name for _, path in found] == ["a.jpg", "b.png"]  # a row with `unreadable`
 
@@ -85,11 +85,11 @@ def test_many_single_files_are_checked_in_a_moment(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}" for number in range(20_000)]
     for path in paths:
         path.touch()
-    assert len(find_inputs(paths, []).roots) == 20_000
+    assert len(find_local_files(paths, []).roots) == 20_000
 
 
-def listed(source: Path, **choice: object) -> list[str]:
-    with open_list(str(source), [], Choice(**choice)) as files:  # type: ignore[arg-type]
+def listed(source: Path, **selection: object) -> list[str]:
+    with open_file_list(str(source), [], FileSelection(**selection)) as files:  # type: ignore[arg-type]
         assert [str(path) for _, path in files] == [name for name, _ in files]  # twice the same
         return [name for name, _ in files]
 
@@ -106,7 +106,7 @@ def test_a_list_is_read_by_lines_or_by_nul(tmp_path: Path) -> None:
 
 def test_a_list_may_come_from_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\nb\n")))
-    with open_files([], "-", [], Choice()) as files:
+    with open_files([], "-", [], FileSelection()) as files:
         assert [name for name, _ in files] == ["a", "b"]
         assert [name for name, _ in files] == ["a", "b"]
 
@@ -150,7 +150,7 @@ def test_a_list_never_loses_a_file_to_an_output(
 def test_inputs_or_a_list_are_wanted(inputs: list[Path], files_from: str | None) -> None:
     with (
         pytest.raises(UsageError, match="want IMAGES or --files-from, one of them"),
-        open_files(inputs, files_from, [], Choice()),
+        open_files(inputs, files_from, [], FileSelection()),
     ):
         pass
 
@@ -158,7 +158,7 @@ def test_inputs_or_a_list_are_wanted(inputs: list[Path], files_from: str | None)
 def test_a_list_that_is_not_there_is_told(tmp_path: Path) -> None:
     with (
         pytest.raises(UsageError, match="cannot read the list: No such file"),
-        open_list(str(tmp_path / "none"), []),
+        open_file_list(str(tmp_path / "none"), []),
     ):
         pass
 

@@ -19,7 +19,12 @@ from fastapi import FastAPI
 from scda.models.bundle import NAMES
 from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
-from scda.serve.files.target_images import Gallery, Picture, open_gallery, read_pictures
+from scda.serve.files.target_images import (
+    TargetImage,
+    TargetImages,
+    open_target_images,
+    read_target_images,
+)
 from scda.serve.http.application import create_app
 from scda.serve.http.settings import Settings
 from scda.serve.review.review import create_review_app
@@ -226,24 +231,24 @@ def test_all_images_of_a_class_can_be_seen(folder: Path, target: Path) -> None:
 
 def test_why_images_cannot_be_seen(folder: Path, target: Path, tmp_path: Path) -> None:
     manifest = load_predictor(folder).manifest
-    assert "not on this machine" in open_gallery(folder, manifest, tmp_path / "no").why_not
+    assert "not on this machine" in open_target_images(folder, manifest, tmp_path / "no").why_not
     (folder / "neighbours.parquet").unlink()
-    assert "without neighbours" in open_gallery(folder, manifest, target).why_not
+    assert "without neighbours" in open_target_images(folder, manifest, target).why_not
     with pytest.raises(GateError, match=r"no neighbours\.parquet"):
-        read_pictures(folder)
+        read_target_images(folder)
 
 
 def test_the_target_may_be_where_one_stands(
     folder: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(target)
-    assert open_gallery(folder, load_predictor(folder).manifest, Path()).why_not == ""
+    assert open_target_images(folder, load_predictor(folder).manifest, Path()).why_not == ""
 
 
-def test_a_gallery_without_folder_shows_nothing() -> None:
-    gallery = Gallery([Picture("a.jpg", D0, 0.5)], None, "why")
+def test_target_images_without_a_folder_shows_nothing() -> None:
+    target_images = TargetImages([TargetImage("a.jpg", D0, 0.5)], None, "why")
     with pytest.raises(Exception, match="no image 0"):
-        gallery.thumbnail(0)
+        target_images.thumbnail(0)
 
 
 def test_served_answers_follow_the_page_without_restart(

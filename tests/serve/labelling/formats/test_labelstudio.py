@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scda.models.predictor import Standing
+from scda.models.predictor import ActiveClass
 from scda.serve.labelling.formats.labelstudio import (
     LOCAL_FILES,
     choice,
@@ -19,11 +19,11 @@ from scda.serve.labelling.formats.labelstudio import (
     labelling_config,
     write_tasks,
 )
-from scda.serve.labelling.formats.rows import About, Row
+from scda.serve.labelling.formats.rows import LabellingInfo, Row
 from tests.rows import ABOUT, BAD, GOOD, PREDICTION, file_names
 
 
-def tasks(*batches: Sequence[Row], about: About = ABOUT) -> list[dict[str, Any]]:
+def tasks(*batches: Sequence[Row], about: LabellingInfo = ABOUT) -> list[dict[str, Any]]:
     file = io.BytesIO()
     with write_tasks(file, about) as write:
         for rows in batches:
@@ -50,8 +50,8 @@ def check(task: dict[str, Any], config: bytes) -> None:
             assert set(region["value"]["choices"]) <= {one.get("value") for one in choices}
 
 
-def with_labels(*labels: str) -> About:
-    classes = [Standing(f"known-{i:03d}", label, "known") for i, label in enumerate(labels)]
+def with_labels(*labels: str) -> LabellingInfo:
+    classes = [ActiveClass(f"known-{i:03d}", label, "known") for i, label in enumerate(labels)]
     return dataclasses.replace(ABOUT, classes=tuple(classes))
 
 

@@ -22,8 +22,8 @@ from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
 from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
 from scda.serve.labelling.ray.engine import SUCCESS, label_on_ray
-from scda.serve.labelling.ray.stages import ListFile, Source, decode, list_files
-from scda.serve.labelling.sources import ALL, Choice, find_inputs
+from scda.serve.labelling.ray.stages import SharedFileList, Source, decode, list_files
+from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
 from tests.bundles import RGB, picture
 from tests.serve.labelling.test_decoders import DEADLY
 
@@ -90,7 +90,7 @@ def test_rows_schema_and_summary_are_those_of_the_local_engine(
 def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: Path) -> None:
     out = tmp_path / "far" / "1%20?x=#y" / "rows"  # no part of it is quoted
     uris = [f"file://{photos}/sub", f"file://{photos}/text", f"file://{photos}/none.jpg"]
-    label_on_ray(predictor, uris, [f"file://{out}"], choice=Choice(exclude=("*/3?.jpg",)))
+    label_on_ray(predictor, uris, [f"file://{out}"], selection=FileSelection(exclude=("*/3?.jpg",)))
     said = {row["path"]: row["error_code"] for row in dataset(out).to_table().to_pylist()}
     sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(30)]
     assert said == {**dict.fromkeys(sub), uris[1]: "not_an_image", uris[2]: "empty"}
@@ -116,7 +116,10 @@ def test_options_and_relative_inputs_mean_the_same(
 def test_a_machine_need_not_have_the_driver_s_folder(photos: Path) -> None:
     names = photos.parent / "names"
     names.write_text("a.jpg\n/b.jpg\n")
-    sources: list[Source] = [find_inputs([photos / "sub"], []), ListFile(str(names), ALL)]
+    sources: list[Source] = [
+        find_local_files([photos / "sub"], []),
+        SharedFileList(str(names), ALL_FILES),
+    ]
     tables = list_files({"item": [0, 1]}, sources, "/none")
     found = [file for table in tables for file in table["file"].to_pylist()]
     assert found[:40] == [os.fsencode(photos / "sub" / f"{i:02d}.jpg") for i in range(40)]

@@ -6,14 +6,14 @@ from collections import deque
 _WINDOW_SECONDS = 30.0  # long enough to be calm, short enough to forget what `--resume` read back
 
 
-class Pace:
+class Throughput:
     """Files a second, of late."""
 
     def __init__(self) -> None:
         """Begin with nothing done."""
         self._seen: deque[tuple[float, int]] = deque()  # when, and how many were done by then
 
-    def note(self, done: int, failed: int) -> str:
+    def describe(self, done: int, failed: int) -> str:
         """Return the rate and the errors so far as a person reads them.
 
         Args:

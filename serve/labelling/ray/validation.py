@@ -10,17 +10,17 @@ from pyarrow.fs import FileSelector, FileType
 from scda.models.errors import DataError, UsageError
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
-from scda.serve.labelling.object_stores import Stored, is_uri, place
+from scda.serve.labelling.object_stores import StoredFiles, is_uri, place
 from scda.serve.labelling.outputs import STDOUT
-from scda.serve.labelling.ray.stages import ListFile, Source
-from scda.serve.labelling.sources import Choice, find_inputs
+from scda.serve.labelling.ray.stages import SharedFileList, Source
+from scda.serve.labelling.sources import FileSelection, find_local_files
 from scda.serve.labelling.summary import HEAD
 
 
-def sources_of(
+def find_sources(
     inputs: Sequence[str],
     files_from: str | None,
-    choice: Choice,
+    selection: FileSelection,
     outputs: Sequence[Path] = (),
 ) -> list[Source]:
     """Return what lists the files, checked by a look at the first of each.
@@ -37,14 +37,14 @@ def sources_of(
             raise UsageError(
                 f"--files-from {files_from}: --engine ray wants a file that every machine can read"
             )
-        sources = [ListFile(str(Path(files_from).absolute()), choice)]
+        sources = [SharedFileList(str(Path(files_from).absolute()), selection)]
     elif all(map(is_uri, inputs)):
         _check_apart(inputs)
-        sources = [Stored(uri, choice, alone=len(inputs) == 1) for uri in inputs]
+        sources = [StoredFiles(uri, selection, alone=len(inputs) == 1) for uri in inputs]
     elif any(map(is_uri, inputs)):
         raise UsageError("local paths and URIs together; want one kind in one labelling")
     else:
-        sources = [find_inputs([Path(name) for name in inputs], outputs, choice)]
+        sources = [find_local_files([Path(name) for name in inputs], outputs, selection)]
     if not any([next(iter(source), None) for source in sources]):  # noqa: C419 every one is read
         raise DataError(f"no file to label in {', '.join(inputs) or files_from}")
     return sources
@@ -56,7 +56,7 @@ def _check_apart(uris: Sequence[str]) -> None:
             raise UsageError(f"{inner}: inside another input; its files would be labelled twice")
 
 
-def checked_out(outs: Sequence[str], inputs: Sequence[str]) -> str:
+def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
     """Return the one output.
 
     Raises:

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from scda.models.errors import ImageError
-from scda.models.images import MAX_EXIF, MAX_PIECES, PieceFile, read_image
+from scda.models.images import MAX_EXIF, MAX_READS, BoundedReader, read_image
 from tests.bundles import picture
 from tests.nasty import chunk
 
@@ -20,8 +20,8 @@ def segments(marker: int, payload: bytes, count: int) -> bytes:
 
 
 def test_a_file_is_read_as_ever_until_its_pieces_are_used_up() -> None:
-    file = PieceFile(b"x" * (MAX_PIECES + 2))
-    assert [file.read(1) for _ in range(MAX_PIECES)] == [b"x"] * MAX_PIECES
+    file = BoundedReader(b"x" * (MAX_READS + 2))
+    assert [file.read(1) for _ in range(MAX_READS)] == [b"x"] * MAX_READS
     with pytest.raises(ImageError, match="too many pieces") as caught:
         file.read(1)
     assert caught.value.code == "cannot_decode"
