@@ -165,7 +165,7 @@ def read_data(
 def _extract(
     paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
 ) -> Extracted:
-    own = distributed.part(paths)
+    own = distributed.shard(paths)
     reporter.begin(what, len(own))
     found = extract(
         own,
@@ -173,7 +173,7 @@ def _extract(
         cache_folder=job.cache,
         workers=job.config.workers or distributed.cpus(),
         provider="cpu" if job.config.device == "cpu" else "auto",
-        gpu=distributed.index_here(),
+        gpu=distributed.local_rank(),
         lanes=distributed.cpus(),
         on_progress=reporter.done,
     )
@@ -182,10 +182,10 @@ def _extract(
 
 def _put_together(own: Extracted) -> Extracted:
     """Return what all processes extracted, in the order of the files."""
-    others = distributed.everyones(dataclasses.replace(own, features=own.features[:0]))
+    others = distributed.all_gather_object(dataclasses.replace(own, features=own.features[:0]))
     return Extracted(
         [path for found in others for path in found.paths],
-        distributed.joined(torch.from_numpy(own.features)).numpy(),
+        distributed.all_gather_rows(torch.from_numpy(own.features)).numpy(),
         [digest for found in others for digest in found.digests],
         [bad for found in others for bad in found.rejected],
     )

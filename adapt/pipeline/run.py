@@ -57,27 +57,33 @@ def train(job: Job, reporter: Reporter) -> Trained | None:
     """
     started = time.time()
     run = RunFolder(job.out)
-    distributed.join(chosen_device(job.config))
-    if not distributed.first():
+    distributed.init(chosen_device(job.config))
+    if not distributed.is_main():
         reporter.mute()
-    if job.resume and distributed.told(lambda: _is_finished(run)):
-        return _finished(run, reporter) if distributed.first() else None
+    if job.resume and distributed.broadcast_from_main(lambda: _is_finished(run)):
+        return _finished(run, reporter) if distributed.is_main() else None
     if job.tensorboard:
         check_tensorboard()
     check_apart(job)
-    source = distributed.told(lambda: scan_source(job.source, recursive=job.recursive))
-    target = distributed.told(lambda: scan_target(job.target, recursive=job.recursive))
+    source = distributed.broadcast_from_main(
+        lambda: scan_source(job.source, recursive=job.recursive)
+    )
+    target = distributed.broadcast_from_main(
+        lambda: scan_target(job.target, recursive=job.recursive)
+    )
     backbone = job_backbone(job.config, reporter.say)
     reporter.expect(_parts(job, source, target))
-    distributed.told(lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume))
+    distributed.broadcast_from_main(
+        lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume)
+    )
     data = read_data(job, source, target, backbone, reporter)
-    distributed.told(lambda: _settle(run, data, job))
+    distributed.broadcast_from_main(lambda: _settle(run, data, job))
 
-    first, shared = distributed.first(), job.config.finetune != "none"
+    first, shared = distributed.is_main(), job.config.finetune != "none"
     if not shared:  # one thread trains a head on features in no time
-        distributed.leave()
+        distributed.destroy()
     adapted = _adapt(run, data, backbone, job, reporter) if first or shared else None
-    distributed.leave()
+    distributed.destroy()
     if adapted is None or not first:
         return None
     final = finalise(adapted, data.class_names)
@@ -119,7 +125,7 @@ def _settle(run: RunFolder, data: Data, job: Job) -> None:
 def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: Reporter) -> Adapted:
     threads = torch.get_num_threads()
     faiss.omp_set_num_threads(1)
-    folder = run.tensorboard if job.tensorboard and distributed.first() else None
+    folder = run.tensorboard if job.tensorboard and distributed.is_main() else None
     with threadpool_limits(1), open_events(folder) as events:
         # The head is small: one thread is nearly as fast as two alone, far faster than two on a
         # busy machine, and makes the result the same on any number of cores.
@@ -132,7 +138,7 @@ def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: R
             images=_images(data, backbone, job.config),
             checkpoints=run.checkpoints,
         )
-        if not distributed.first():
+        if not distributed.is_main():
             return work()
         classes, images = len(data.class_names), len(data.target)
         watch = Watch(run, reporter, events, job.config, classes, images)
@@ -161,7 +167,9 @@ def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
     """Return how long the bar is: an image and a training step are a part each."""
     images = len(target.paths) + sum(map(len, source.classes.values()))
     classes, end = len(source.classes), job.config.rounds + 1
-    return images // distributed.count() + steps_before(end, job.config, classes, len(target.paths))
+    return images // distributed.world_size() + steps_before(
+        end, job.config, classes, len(target.paths)
+    )
 
 
 def _is_finished(run: RunFolder) -> bool:

@@ -1,8 +1,8 @@
-"""One run in several processes, as torchrun starts them; for one alone nothing here does anything.
+"""One run in several processes, as torchrun starts them; with one process nothing here acts.
 
-Every process has all of F and C and knows every step. A backbone that learns, which is what takes
-the time, sees a part of every batch in each; its features are put together before all that looks
-at a batch as a whole, so that a step is the same step however many processes share it.
+Every process holds all of F and C and takes every step. A backbone that learns, which takes most of
+the time, sees one shard of each batch per process; its features are gathered before any loss that
+needs the whole batch, so that a step is the same however many processes share it.
 """
 
 import os
@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+import torch.nn.functional as F  # noqa: N812 - the usual name
 from accelerate import PartialState
 from accelerate.utils import broadcast, broadcast_object_list, gather, gather_object, reduce
 from torch import Tensor, distributed, nn
@@ -22,184 +22,204 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, ScdaError, UsageError
 
 T = TypeVar("T")
-# While one discovers, or has more files left than the others. Who dies is noticed without it.
-_PATIENCE = timedelta(days=7)
+# Long enough for a process that discovers, or that has more files left than the others. A process
+# that dies is noticed without it.
+_TIMEOUT = timedelta(days=7)
 
 
-def join(device: torch.device) -> None:
-    """Meet the other processes of the run, if torchrun started some.
+def init(device: torch.device) -> None:
+    """Connect to the other processes of the run, if torchrun started some.
+
+    Args:
+        device: Device of the run.
 
     Raises:
-        UsageError: If there are more on this machine than GPUs.
+        UsageError: If this machine has more processes than GPUs.
     """
     if "LOCAL_RANK" not in os.environ:
         return
-    here, there = on_this_machine(), torch.cuda.device_count()
-    if device.type == "cuda" and here > there:
+    processes, gpus = local_world_size(), torch.cuda.device_count()
+    if device.type == "cuda" and processes > gpus:
         raise UsageError(
-            f"{here} processes on this machine, torch sees {there} GPUs; want "
-            f"--nproc-per-node {there}, or --device cpu"
+            f"{processes} processes on this machine, but torch finds {gpus} GPUs; use "
+            f"--nproc-per-node {gpus}, or --device cpu"
         )
-    with _together():
-        PartialState(cpu=device.type == "cpu", timeout=_PATIENCE)
+    with _peer_errors():
+        PartialState(cpu=device.type == "cpu", timeout=_TIMEOUT)
 
 
-def leave() -> None:
-    """Be alone from here on."""
-    if count() > 1:
+def destroy() -> None:
+    """Disconnect from the other processes; from here on this process works alone."""
+    if world_size() > 1:
         PartialState().destroy_process_group()
 
 
-def count() -> int:
-    """Return how many processes share the run."""
+def world_size() -> int:
+    """Return the number of processes that share the run."""
     return distributed.get_world_size() if distributed.is_initialized() else 1
 
 
-def index() -> int:
-    """Return which of them this one is, from 0."""
-    return distributed.get_rank() if count() > 1 else 0
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return distributed.get_rank() if world_size() > 1 else 0
 
 
-def first() -> bool:
-    """Return whether this is the one that discovers, writes and speaks."""
-    return index() == 0
+def is_main() -> bool:
+    """Return whether this process is rank 0, which discovers, writes files and prints."""
+    return rank() == 0
 
 
-def on_this_machine() -> int:
-    """Return how many processes divide this machine's CPUs and GPUs."""
+def local_world_size() -> int:
+    """Return the number of processes that share this machine's CPUs and GPUs."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
-def index_here() -> int:
-    """Return which of this machine's processes, and so which GPU, is this one's, from 0."""
+def local_rank() -> int:
+    """Return the number of this process on its machine, and so of its GPU, from 0."""
     return int(os.environ.get("LOCAL_RANK", 0))
 
 
 def cpus() -> int:
-    """Return how many of the CPUs that may be used are this process's."""
-    return max(1, usable_cpus() // on_this_machine())
+    """Return the number of CPUs that this process may use."""
+    return max(1, usable_cpus() // local_world_size())
 
 
-def part(rows: Sequence[T]) -> Sequence[T]:
-    """Return those of the rows that are this process's: together, in order, all of them, once.
+def shard(rows: Sequence[T]) -> Sequence[T]:
+    """Return this process's rows; the shards of all processes, in order, are all rows once.
 
     Raises:
         UsageError: If there are fewer rows than processes.
     """
-    if count() == 1:
+    if world_size() == 1:
         return rows
-    if len(rows) < count():
+    if len(rows) < world_size():
         raise UsageError(
-            f"{count()} processes share {len(rows)} images; want fewer processes or larger batches"
+            f"{world_size()} processes share {len(rows)} images; "
+            "use fewer processes or larger batches"
         )
-    return rows[len(rows) * index() // count() : len(rows) * (index() + 1) // count()]
+    start, stop = (len(rows) * number // world_size() for number in (rank(), rank() + 1))
+    return rows[start:stop]
 
 
-def told(make: Callable[[], T]) -> T:
-    """Return what the first process makes, or raise its error; the others wait for it."""
-    if count() == 1:
+def broadcast_from_main(make: Callable[[], T]) -> T:
+    """Return in every process what `make` returns in rank 0, or raise the error it raises there."""
+    if world_size() == 1:
         return make()
-    box: list[Any] = [None, None]
-    if first():
+    result_and_error: list[Any] = [None, None]
+    if is_main():
         try:
-            box[0] = make()
+            result_and_error[0] = make()
         except ScdaError as error:
-            box[1] = error
-    with _together():
-        made, refusal = broadcast_object_list(box)
-    if refusal:
-        raise refusal
-    return made  # type: ignore[no-any-return]
+            result_and_error[1] = error
+    with _peer_errors():
+        result, raised = broadcast_object_list(result_and_error)
+    if raised:
+        raise raised
+    return result  # type: ignore[no-any-return]  # a list of any objects was broadcast
 
 
-def everyones(own: T) -> list[T]:
-    """Return what each process has, in their order."""
-    if count() == 1:
-        return [own]
-    with _together():
-        return list(gather_object([own]))
+def all_gather_object(value: T) -> list[T]:
+    """Return the values of all processes, by rank."""
+    if world_size() == 1:
+        return [value]
+    with _peer_errors():
+        return list(gather_object([value]))
 
 
-def largest(number: int) -> int:
-    """Return the largest of the processes' numbers."""
-    if count() == 1:
+def all_reduce_max(number: int) -> int:
+    """Return the largest number of all processes."""
+    if world_size() == 1:
         return number
-    box = torch.tensor(number, device=PartialState().device)
-    with _together():
-        distributed.all_reduce(box, distributed.ReduceOp.MAX)
-    return int(box)
+    with _peer_errors():
+        return int(reduce(torch.tensor(number, device=PartialState().device), "max"))
 
 
-def joined(rows: Tensor) -> Tensor:
-    """Return the rows (N, D) of all processes, in their order, on the device they came from.
+def all_gather_rows(rows: Tensor) -> Tensor:
+    """Return the rows of all processes, by rank, on the device of this process's rows.
 
-    The gradient of a loss that all compute alike goes to this process's own rows, `count()` times:
-    `average_gradients` then makes it that of one process with all of them.
+    Every process computes the same loss of the gathered rows. The gradient flows to this process's
+    own rows, multiplied by `world_size()`: `average_gradients` then returns the gradient of one
+    process that has all rows.
+
+    Args:
+        rows: (N, D); N may differ between processes.
+
+    Returns:
+        (sum of all N, D).
     """
-    if count() == 1:
+    # Not torch.distributed.nn.functional.all_gather: torch deprecates it, it takes no shards of
+    # different lengths, and its backward pass exchanges gradients that are the same everywhere.
+    if world_size() == 1:
         return rows
     own = rows.detach().to(PartialState().device)
-    with _together():
+    with _peer_errors():
         lengths = gather(torch.tensor([len(own)], device=own.device)).tolist()
-    longest = max(lengths)
-    padded = F.pad(own, (0, 0, 0, longest - len(own)))
-    with _together():
-        theirs = gather(padded).to(rows.device).chunk(count())
-    parts = [rows_of[:length] for rows_of, length in zip(theirs, lengths, strict=True)]
+        padded = F.pad(own, (0, 0, 0, max(lengths) - len(own)))
+        blocks = gather(padded).to(rows.device).chunk(world_size())
+    shards = [block[:length] for block, length in zip(blocks, lengths, strict=True)]
     if rows.requires_grad:
-        rows.register_hook(lambda gradient: gradient * count())
-    parts[index()] = rows
-    return torch.cat(parts)
+        rows.register_hook(lambda gradient: gradient * world_size())
+    shards[rank()] = rows
+    return torch.cat(shards)
 
 
 def average_gradients(module: nn.Module) -> None:
-    """Give every process the mean of all gradients."""
+    """Replace the gradients in every process by their mean over all processes."""
     average(weight.grad for weight in module.parameters() if weight.grad is not None)
 
 
 def average_statistics(module: nn.Module, *, weight: float = 1.0) -> None:
-    """Give every process the mean of the batch statistics that were just learnt.
+    """Replace the batch statistics of layers in training mode by their mean over all processes.
+
+    `nn.SyncBatchNorm` is no substitute: it needs GPUs and exchanges data in every layer and step.
 
     Args:
-        module: Of its layers, those in training mode count.
-        weight: Of this process's statistics.
+        module: Network whose batch norm layers are averaged.
+        weight: Weight of this process's statistics.
     """
-    learnt = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
-    statistics = [(layer.running_mean, layer.running_var) for layer in learnt if layer.training]
+    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
+    statistics = [(layer.running_mean, layer.running_var) for layer in layers if layer.training]
     average((tensor for pair in statistics for tensor in pair if tensor is not None), weight=weight)
 
 
 @torch.no_grad()
 def average(tensors: Iterable[Tensor], *, weight: float = 1.0) -> None:
-    """Make tensors, in place, the processes' mean, in which this one counts with a weight."""
-    if count() == 1:
+    """Replace tensors, in place, by their weighted mean over all processes.
+
+    Args:
+        tensors: Tensors of the same shapes in every process.
+        weight: Weight of this process's tensors.
+    """
+    if world_size() == 1:
         return
     own = list(tensors)
     if not own:
         return
     weights = torch.tensor([weight], device=own[0].device)
     weighted = torch.cat([tensor.reshape(-1) for tensor in own]) * weights
-    with _together():
+    with _peer_errors():
         mean = reduce(weighted, "sum") / reduce(weights, "sum")
     for tensor, values in zip(own, mean.split([tensor.numel() for tensor in own]), strict=True):
         tensor.copy_(values.view_as(tensor))
 
 
 @torch.no_grad()
-def same(module: nn.Module) -> None:
-    """Give every process the first one's weights and buffers."""
-    if count() > 1:
-        with _together():
+def broadcast_weights(module: nn.Module) -> None:
+    """Replace weights and buffers in every process by those of rank 0."""
+    if world_size() > 1:
+        with _peer_errors():
             broadcast(module.state_dict())  # in place
 
 
 @contextmanager
-def _together() -> Iterator[None]:
-    """Turn the end of another process, of which a library tells in its own way, into a line."""
+def _peer_errors() -> Iterator[None]:
+    """Report the end of another process, which each library reports differently, in one line."""
     try:
         yield
-    except (NotImplementedError, torch.OutOfMemoryError):  # this process's own
+    except (NotImplementedError, torch.OutOfMemoryError):  # errors of this process
         raise
     except RuntimeError as error:
-        why = str(error).splitlines()[0]
-        raise GateError(f"lost the other processes of this run: {why}; try --resume") from None
+        reason = str(error).splitlines()[0]
+        raise GateError(
+            f"lost the other processes of this run: {reason}; rerun with --resume to continue"
+        ) from None

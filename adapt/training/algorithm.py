@@ -92,7 +92,7 @@ def adapt(
     following = state.round + 1 if state else 0
     pause = checkpoint.load_pause(checkpoints, start, following) if checkpoints else None
     at = (state.round if state else -1, pause.progress.step if pause else 0)
-    if set(distributed.everyones(at)) != {at}:
+    if set(distributed.all_gather_object(at)) != {at}:
         raise UsageError(
             f"{checkpoints}: other processes see other checkpoints there; "
             "want --out on a disk that all machines share"
@@ -144,7 +144,7 @@ def _next_stage(
     run.begin()
     found = pause.discovery if pause else None
     if state and not pause:
-        found = distributed.told(partial(_discover, state, run))
+        found = distributed.broadcast_from_main(partial(_discover, state, run))
     before = state.networks if state else start
     outputs = run.num_known + (found.k_star if found else 1)
     number = state.round + 1 if state else 0
@@ -155,7 +155,7 @@ def _next_stage(
         classifier = nn.Linear(run.config.head_widths[-1], outputs).to(before.device)
         return replace(copy.deepcopy(before), classifier=classifier)
 
-    with Deferred(distributed.largest) as stop:
+    with Deferred(distributed.all_reduce_max) as stop:
         stage = run.trained(number, fresh, found, pause, stop)
         if number:  # pre-training leaves the backbone as it was
             run.look(stage.networks.backbone)
@@ -168,7 +168,7 @@ def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
     if found.k_star or run.config.k:
         return found
     logits, target = infer(networks, run.target)[0].numpy(), run.target.numpy()
-    return distributed.told(
+    return distributed.broadcast_from_main(
         lambda: novelty.judged(found, logits, target, run.seen.graph, run.num_known)
     )
 

@@ -47,7 +47,7 @@ class TunedBackbone(PixelBackbone):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the backbone's features, (N, D_backbone)."""
         features = super().forward(pixels)
-        return distributed.joined(features) if self._shared else features
+        return distributed.all_gather_rows(features) if self._shared else features
 
     @torch.no_grad()
     def refresh_batchnorm(self, batches: Iterable[Tensor]) -> None:
@@ -75,7 +75,7 @@ class TunedBackbone(PixelBackbone):
         """
         self.eval()
         own = torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
-        return distributed.joined(own)
+        return distributed.all_gather_rows(own)
 
 
 def learnt(backbone: Backbone, trained: nn.Module) -> Backbone:
@@ -120,7 +120,7 @@ class ImageInputs:
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
         """Make the backbone's batch statistics, where it learns, those of the whole target."""
         assert isinstance(backbone, TunedBackbone)
-        parts = max(math.ceil(self.num_target / _BATCH), distributed.count())
+        parts = max(math.ceil(self.num_target / _BATCH), distributed.world_size())
         order = [range(part, self.num_target, parts) for part in range(parts)]
         backbone.refresh_batchnorm(self._prepared(self._target, order))
 
@@ -135,9 +135,11 @@ class ImageInputs:
     def _features(self, images: Images, backbone: nn.Module) -> Tensor:
         assert isinstance(backbone, TunedBackbone)
         count = len(images.paths)
-        size = max(1, min(_BATCH, count // distributed.count()))
+        size = max(1, min(_BATCH, count // distributed.world_size()))
         order = [range(start, min(start + size, count)) for start in range(0, count, size)]
         return backbone.features(self._prepared(images, order))
 
     def _prepared(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        return prepared(images, distributed.part(order), self._preprocessing, workers=self._workers)
+        return prepared(
+            images, distributed.shard(order), self._preprocessing, workers=self._workers
+        )

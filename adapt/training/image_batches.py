@@ -104,7 +104,7 @@ class TrainingPhotos:
         self._plan[:] = [self._keys(step, generator) for step in steps][done:]
         try:
             for views, step in zip(self._loader, steps[done:], strict=True):
-                yield views.split([len(distributed.part(range(len(rows)))) for rows in step])
+                yield views.split([len(distributed.shard(range(len(rows)))) for rows in step])
         except DataError as error:  # the loader puts the other process's traceback before it
             raise DataError(str(error).rpartition("DataError: ")[2]) from None
 
@@ -113,7 +113,7 @@ class TrainingPhotos:
         for domain, rows in zip(_DOMAINS, step, strict=True):
             seeds = torch.randint(_SEEDS, (len(rows),), generator=generator)
             views = zip(rows.tolist(), seeds.tolist(), strict=True)
-            keys += distributed.part([(domain, row, seed) for row, seed in views])
+            keys += distributed.shard([(domain, row, seed) for row, seed in views])
         return keys
 
 

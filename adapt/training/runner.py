@@ -130,7 +130,7 @@ class Run:
         returns = pause.returns if pause else 0
         while True:
             networks = pause.networks if pause else fresh()
-            distributed.same(networks.modules)
+            distributed.broadcast_weights(networks.modules)
             progress = pause.progress if pause else Progress()
             begun = pause.generator if pause else self.generator.get_state()
             self.generator.set_state(begun)
@@ -142,7 +142,9 @@ class Run:
                     at = stopped.progress
                     pause = checkpoint.Pause(number, networks, found, at, returns, begun)
                     # All wait: the end of one makes torchrun stop the others.
-                    distributed.told(partial(checkpoint.save_pause, self.checkpoints, pause))
+                    distributed.broadcast_from_main(
+                        partial(checkpoint.save_pause, self.checkpoints, pause)
+                    )
                 raise
             except Diverged:
                 if returns == _MOST_RETURNS:
@@ -191,6 +193,6 @@ class Run:
             stage.networks,
         )
         state = checkpoint.State(stage.round, stage.networks, discovery, share, warnings)
-        if self.checkpoints and distributed.first():
+        if self.checkpoints and distributed.is_main():
             checkpoint.save(self.checkpoints, state, self.generator)
         return state

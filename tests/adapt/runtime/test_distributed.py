@@ -1,4 +1,4 @@
-"""Two distributed, as torchrun starts them: what they hold in common, and runs they share."""
+"""Two processes, as torchrun starts them: the collectives, and whole runs that they share."""
 
 import dataclasses
 import json
@@ -46,13 +46,13 @@ def in_one(index: int, port: int, check: Callable[[], Any], results: Any) -> Non
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     numbers = {"RANK": index, "LOCAL_RANK": index, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2}
     os.environ.update(address, OMP_NUM_THREADS="1", **{n: str(v) for n, v in numbers.items()})
-    distributed.join(torch.device("cpu"))
+    distributed.init(torch.device("cpu"))
     results.put((index, check()))
-    distributed.leave()
+    distributed.destroy()
 
 
 def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
-    """Return what a function returns in the first of two distributed, and in the second."""
+    """Return what a function returns in rank 0 of two processes, and in rank 1."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -84,7 +84,7 @@ def gradients(rows: int) -> list[Tensor]:
     """One step as in training, with a loss that needs the whole batch."""
     below, above = network(), classifier()
     batch = torch.arange(4.0 * rows).view(rows, 4).sin()
-    features = distributed.joined(below(batch[distributed.part(range(rows))]))
+    features = distributed.all_gather_rows(below(batch[distributed.shard(range(rows))]))
     correlation = class_correlation(above(features), temperature=1.0)
     class_confusion(correlation, num_classes=3, rows="all").backward()
     both = nn.ModuleList([below, above])
@@ -93,14 +93,14 @@ def gradients(rows: int) -> list[Tensor]:
 
 
 def everything() -> dict[str, Any]:
-    """All that is asked of two distributed, at once: to start them takes longer than the rest."""
+    """All checks of two processes at once: starting them takes longer than the checks."""
     made: list[int] = []
 
     def make() -> str:
-        made.append(distributed.index())
-        return f"by {distributed.index()}"
+        made.append(distributed.rank())
+        return f"by {distributed.rank()}"
 
-    own = distributed.index()
+    own = distributed.rank()
     norm = nn.BatchNorm1d(2)
     frozen = nn.BatchNorm1d(2).eval()
     both = nn.ModuleList([norm, frozen])
@@ -112,34 +112,34 @@ def everything() -> dict[str, Any]:
     ]
     linear = nn.Linear(2, 2)
     nn.init.constant_(linear.weight, own)
-    distributed.same(linear)
+    distributed.broadcast_weights(linear)
     return {
-        "count": distributed.count(),
-        "first": distributed.first(),
+        "world_size": distributed.world_size(),
+        "is_main": distributed.is_main(),
         "cpus": distributed.cpus(),
-        "part": distributed.part(range(5)),
-        "too_few": refused(lambda: distributed.part(range(1))),
-        "told": (distributed.told(make), made),
-        "error": not_told(),
-        "everyones": distributed.everyones({"own": own}),
-        "largest": distributed.largest(7 * own),
-        "joined": distributed.joined(torch.full((1 + own, 2), float(own)))[:, 0].tolist(),
-        "nobody": distributed.joined(torch.ones(0, 2)).shape,
+        "shard": distributed.shard(range(5)),
+        "too_few": refused(lambda: distributed.shard(range(1))),
+        "broadcast": (distributed.broadcast_from_main(make), made),
+        "error": failed_broadcast(),
+        "objects": distributed.all_gather_object({"own": own}),
+        "max": distributed.all_reduce_max(7 * own),
+        "rows": distributed.all_gather_rows(torch.full((1 + own, 2), float(own)))[:, 0].tolist(),
+        "no_rows": distributed.all_gather_rows(torch.ones(0, 2)).shape,
         "refreshed": refreshed(),
-        "nothing": distributed.joined(torch.full((2 * own, 2), 1.0)).shape,
+        "rows_of_one": distributed.all_gather_rows(torch.full((2 * own, 2), 1.0)).shape,
         "means": means,
-        "same": linear.weight.sum().item(),
+        "weights": linear.weight.sum().item(),
         "gradients": [gradient.tolist() for gradient in gradients(7)],
         "heard": hear(),
     }
 
 
-def not_told() -> str:
+def failed_broadcast() -> str:
     def fail() -> str:
-        raise DataError(f"found by {distributed.index()}")
+        raise DataError(f"found by {distributed.rank()}")
 
     with pytest.raises(DataError) as raised:
-        distributed.told(fail)
+        distributed.broadcast_from_main(fail)
     return str(raised.value)
 
 
@@ -152,7 +152,7 @@ def refreshed() -> list[float]:
     backbone = TunedBackbone(Backbone("tiny", layers, 8, preprocessing, frozenset()), "all")
     backbone.train()  # as training leaves it
     batches = [torch.full((2, 2, 2, 3), value, dtype=torch.uint8) for value in range(5)]
-    backbone.refresh_batchnorm(distributed.part(batches))
+    backbone.refresh_batchnorm(distributed.shard(batches))
     means: list[float] = norm.state_dict()["running_mean"].tolist()
     return means
 
@@ -164,12 +164,12 @@ def refused(work: Callable[[], object]) -> str:
 
 
 def hear() -> list[Any]:
-    """A signal that only the second process gets."""
+    """Send a signal to the second process alone."""
     heard, ended = [], ""
     try:
-        with Deferred(distributed.largest) as stop:
+        with Deferred(distributed.all_reduce_max) as stop:
             heard.append(stop.heard())
-            if distributed.index():
+            if distributed.rank():
                 os.kill(os.getpid(), signal.SIGTERM)
             heard.append(stop.heard())
     except Terminated:
@@ -184,33 +184,33 @@ def two() -> list[dict[str, Any]]:
         return in_two(everything)
 
 
-def test_the_first_is_one_of_them(two: list[dict[str, Any]]) -> None:
-    assert [one["count"] for one in two] == [2, 2]
-    assert [one["first"] for one in two] == [True, False]
+def test_rank_0_is_the_main_process(two: list[dict[str, Any]]) -> None:
+    assert [one["world_size"] for one in two] == [2, 2]
+    assert [one["is_main"] for one in two] == [True, False]
     assert two[0]["cpus"] * 2 <= max(2, os.cpu_count() or 1)
 
 
-def test_parts_are_all_rows_once(two: list[dict[str, Any]]) -> None:
-    assert [*two[0]["part"], *two[1]["part"]] == list(range(5))
+def test_shards_are_all_rows_once(two: list[dict[str, Any]]) -> None:
+    assert [*two[0]["shard"], *two[1]["shard"]] == list(range(5))
     assert "2 processes share 1 images" in two[0]["too_few"]
 
 
-def test_what_the_first_makes_is_told(two: list[dict[str, Any]]) -> None:
-    assert [one["told"] for one in two] == [("by 0", [0]), ("by 0", [])]
-    assert [one["same"] for one in two] == [0, 0]
+def test_the_result_of_rank_0_is_broadcast(two: list[dict[str, Any]]) -> None:
+    assert [one["broadcast"] for one in two] == [("by 0", [0]), ("by 0", [])]
+    assert [one["weights"] for one in two] == [0, 0]
 
 
-def test_an_error_of_the_first_is_everyones(two: list[dict[str, Any]]) -> None:
+def test_an_error_of_rank_0_is_raised_everywhere(two: list[dict[str, Any]]) -> None:
     assert [one["error"] for one in two] == ["found by 0"] * 2
 
 
-def test_what_each_has_is_put_together_in_order(two: list[dict[str, Any]]) -> None:
+def test_objects_and_rows_are_gathered_by_rank(two: list[dict[str, Any]]) -> None:
     for one in two:
-        assert one["everyones"] == [{"own": 0}, {"own": 1}]
-        assert one["largest"] == 7
-        assert one["joined"] == [0, 1, 1]
-        assert one["nothing"] == (2, 2)
-        assert one["nobody"] == (0, 2)
+        assert one["objects"] == [{"own": 0}, {"own": 1}]
+        assert one["max"] == 7
+        assert one["rows"] == [0, 1, 1]
+        assert one["rows_of_one"] == (2, 2)
+        assert one["no_rows"] == (0, 2)
 
 
 def test_statistics_are_averaged_by_weight_where_they_are_learnt(two: list[dict[str, Any]]) -> None:
@@ -230,37 +230,43 @@ def test_a_step_of_two_is_the_step_of_one(two: list[dict[str, Any]]) -> None:
             torch.testing.assert_close(torch.tensor(shared), whole, rtol=1e-4, atol=1e-7)
 
 
-def test_a_signal_to_one_stops_all_at_the_same_step(two: list[dict[str, Any]]) -> None:
+def test_a_signal_to_one_process_stops_all_at_the_same_step(two: list[dict[str, Any]]) -> None:
     assert [one["heard"] for one in two] == [[False, True, "terminated"]] * 2
 
 
 def test_alone_nothing_is_shared() -> None:
     rows = torch.ones(3, 2)
-    assert distributed.joined(rows) is rows
-    assert distributed.part([]) == []
-    assert (distributed.count(), distributed.index(), distributed.on_this_machine()) == (1, 0, 1)
-    distributed.leave()
+    assert distributed.all_gather_rows(rows) is rows
+    assert distributed.shard([]) == []
+    assert (distributed.world_size(), distributed.rank(), distributed.local_world_size()) == (
+        1,
+        0,
+        1,
+    )
+    distributed.destroy()
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UsageError, match="2 processes on this machine, torch sees 1 GPUs"):
-        distributed.join(torch.device("cuda"))
+    with pytest.raises(UsageError, match="2 processes on this machine, but torch finds 1 GPUs"):
+        distributed.init(torch.device("cuda"))
 
 
 def lose_the_other() -> str:
-    if distributed.index():
+    if distributed.rank():
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(GateError) as raised:
-        distributed.largest(1)
+        distributed.all_reduce_max(1)
     return str(raised.value)
 
 
-def test_the_end_of_another_process_is_a_line() -> None:
+def test_the_end_of_another_process_is_reported_in_one_line() -> None:
     (line,) = in_two(lose_the_other, answers=1)
-    assert re.fullmatch(r"lost the other processes of this run: .+; try --resume", line)
+    assert re.fullmatch(
+        r"lost the other processes of this run: .+; rerun with --resume to continue", line
+    )
 
 
 # Whole runs, as a user starts them.
@@ -295,14 +301,14 @@ def finished(run: subprocess.Popen[str]) -> tuple[str, str]:
 def test_a_head_on_features_comes_out_the_same(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
 ) -> None:
-    # Features by both distributed, not from the cache of other tests.
+    # Both processes compute features; the cache of other tests is not used.
     said, told = finished(torchrun(tiny, tmp_path / "two", "--cache", str(tmp_path / "cache")))
     assert read_manifest(tmp_path / "two" / "bundle").id == read_manifest(tiny_run / "bundle").id
     assert said.count("the bundle is") == 1
     assert told.count("source: 60 images of 3 classes") == 1
 
 
-def test_a_backbone_is_trained_by_both_stopped_and_gone_on_with(
+def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
     tiny: TinyData, tmp_path: Path
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
