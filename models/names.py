@@ -17,8 +17,8 @@ from scda.models.errors import GateError
 UNKNOWN = "unknown"  # id, label and kind of what dropped classes become
 
 
-def composed(label: str) -> str:
-    """Return a label or folder name in composed Unicode: macOS writes an accent as its own."""
+def to_nfc(label: str) -> str:
+    """Return a label or folder name in to_nfc Unicode: macOS writes an accent as its own."""
     return unicodedata.normalize("NFC", label)
 
 
@@ -52,7 +52,7 @@ class Names:
     drops: frozenset[str] = frozenset()  # class ids
     history: tuple[Change, ...] = ()  # oldest first
 
-    def target(self, class_id: str) -> str:
+    def resolve(self, class_id: str) -> str:
         """Return the id that answers for `class_id`: its own, another's, or `unknown`."""
         merged = self.merges.get(class_id, class_id)
         return UNKNOWN if {class_id, merged} & self.drops else merged
@@ -115,7 +115,7 @@ def merge_matrix(names: Names, class_ids: Sequence[str]) -> tuple[list[str], NDA
 
     The order is the bundle's, `unknown` last.
     """
-    targets = [names.target(class_id) for class_id in class_ids]
+    targets = [names.resolve(class_id) for class_id in class_ids]
     remaining = [class_id for class_id in (*class_ids, UNKNOWN) if class_id in targets]
     matrix = np.zeros((len(class_ids), len(remaining)), np.float32)
     matrix[np.arange(len(class_ids)), [remaining.index(target) for target in targets]] = 1

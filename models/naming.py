@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from scda.models.bundle import NAMES, ClassInfo, read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import write_atomically
-from scda.models.names import UNKNOWN, Change, ClassState, Names, composed, read_names
+from scda.models.names import UNKNOWN, Change, ClassState, Names, read_names, to_nfc
 
 MAX_LABEL = 200  # characters
 LOCK = ".names.lock"
@@ -135,8 +135,8 @@ class Naming:
 
     def _holder(self, names: Names, class_id: str, label: str) -> str | None:
         """Return the other class that has this label, if one that stands has."""
-        others = [i for i in self.class_ids if i != class_id and names.target(i) == i]
-        return next((i for i in others if composed(self.label(names, i)) == composed(label)), None)
+        others = [i for i in self.class_ids if i != class_id and names.resolve(i) == i]
+        return next((i for i in others if to_nfc(self.label(names, i)) == to_nfc(label)), None)
 
 
 def undoable(names: Names) -> Change | None:
@@ -147,12 +147,12 @@ def undoable(names: Names) -> Change | None:
 
 
 def clean_label(text: str) -> str:
-    """Return a label as it is kept: composed Unicode without space around it.
+    """Return a label as it is kept: to_nfc Unicode without space around it.
 
     Raises:
         UsageError: If it is longer than `MAX_LABEL`, or holds what cannot stand in one line.
     """
-    label = composed(text).strip()
+    label = to_nfc(text).strip()
     if len(label) > MAX_LABEL:
         raise UsageError(f"a label of {len(label)} characters; want at most {MAX_LABEL}")
     bad = next((c for c in label if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None)

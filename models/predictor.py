@@ -215,7 +215,7 @@ class ActiveNames:
         """Return `nearest` of one image, from the outputs found and their distances."""
         entries: dict[str, ClassDistance] = {}
         for distance, output in zip(distances, ids, strict=True):
-            class_id = self.names.target(class_ids[output])
+            class_id = self.names.resolve(class_ids[output])
             if class_id not in entries:  # of merged classes the closest centroid speaks
                 entry: ClassDistance = {
                     "class_id": class_id,

@@ -1,6 +1,6 @@
-"""Bytes to pixels, outputs to answers: what labelling and the server share.
+"""Bytes to pixels and outputs to answers: the steps that labelling and the server share.
 
-An image that is bad becomes an error in its place. Nothing here loads the model or what runs it.
+A bad image becomes an error in its place. Nothing here loads the model or runs it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,19 +20,29 @@ T = TypeVar("T")
 
 
 def prepare(apply: Callable[[Image.Image], Pixels], read: Callable[[], Image.Image]) -> Prepared:
-    """Return the image that `read` gives, with `apply` done to it, or why there is none."""
+    """Return the prepared image, or the error that reading it gave.
+
+    Args:
+        apply: The preprocessing of the bundle.
+        read: Reads and decodes the image.
+    """
     try:
         return apply(read())
     except ImageError as error:
         return error
 
 
-def usable(prepared: Sequence[Prepared]) -> list[Pixels]:
-    """Return the good images, in order."""
+def valid_pixels(prepared: Sequence[Prepared]) -> list[Pixels]:
+    """Return the images without an error, in order."""
     return [pixels for pixels in prepared if not isinstance(pixels, ImageError)]
 
 
-def with_errors(prepared: Sequence[Prepared], said: Iterable[T]) -> list[T | ImageError]:
-    """Return what is said of each good image, in its place; a bad image is its own answer."""
-    of_good = iter(said)
-    return [pixels if isinstance(pixels, ImageError) else next(of_good) for pixels in prepared]
+def with_errors(prepared: Sequence[Prepared], answers: Iterable[T]) -> list[T | ImageError]:
+    """Return one entry per image, in order: its error, or the next of `answers`.
+
+    Args:
+        prepared: Images and errors.
+        answers: One answer per image without an error, in order.
+    """
+    valid = iter(answers)
+    return [pixels if isinstance(pixels, ImageError) else next(valid) for pixels in prepared]

@@ -15,7 +15,7 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, ImageError
 from scda.models.images import read_file
 from scda.models.index import Features
-from scda.models.names import composed
+from scda.models.names import to_nfc
 from scda.models.predictor import Outputs, Predictor
 from scda.models.preprocess import Pixels
 
@@ -82,12 +82,12 @@ def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
     What a class is called now goes before what it was called at training.
     """
     names, standing = predictor.names, predictor.active_classes
-    ids = {composed(one.label): one.class_id for one in standing}
+    ids = {to_nfc(one.label): one.class_id for one in standing}
     for info in predictor.manifest.classes:
         if info.kind == "known":
-            ids.setdefault(composed(info.label), names.target(info.class_id))
+            ids.setdefault(to_nfc(info.label), names.resolve(info.class_id))
     known = [one.class_id for one in standing if one.kind == "known"]
-    of_folder = {name: ids.get(composed(name)) for name in folders}
+    of_folder = {name: ids.get(to_nfc(name)) for name in folders}
     numbers = {name: known.index(i) for name, i in of_folder.items() if i in known}
     implicit = [name for name in folders if name not in numbers]
     return numbers | {name: len(known) + i for i, name in enumerate(implicit)}
@@ -142,8 +142,8 @@ def _acc_named(scored: Scored, predictor: Predictor) -> float:
     """Return the accuracy, in percent, over the folders whose class somebody named the same."""
     standing = predictor.active_classes
     known = [i for i, one in enumerate(standing) if one.kind == "known"]
-    named = {composed(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
-    rest = [named.get(composed(one.label), -1) for one in standing[len(known) :]]
+    named = {to_nfc(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
+    rest = [named.get(to_nfc(one.label), -1) for one in standing[len(known) :]]
     called = np.array([*known, *rest])  # the true label that each output is called like
     of_these = np.isin(scored.true, called)
     right = called[scored.predicted[of_these]] == scored.true[of_these]

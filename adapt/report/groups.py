@@ -74,7 +74,7 @@ def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Grou
         GateError: If names.json or the index of centroids is damaged.
     """
     names = read_names(bundle / NAMES, manifest.class_ids)
-    answers = {class_id: names.target(class_id) for class_id in manifest.class_ids}
+    answers = {class_id: names.resolve(class_id) for class_id in manifest.class_ids}
     labels = {info.class_id: names.label(info) for info in manifest.classes} | {UNKNOWN: UNKNOWN}
     alike = _alike(centroids(bundle / CLUSTERS), manifest.class_ids, answers)
     made = [
@@ -110,7 +110,7 @@ def _group(
     rows: list[TargetRow],
     alike: tuple[str, ...],
 ) -> Group:
-    dropped = names.target(info.class_id) == UNKNOWN
+    dropped = names.resolve(info.class_id) == UNKNOWN
     merged = () if dropped else _merged_into(info, manifest, names)
     members = {info.class_id, *(one.class_id for one in merged)}
     nearest = None

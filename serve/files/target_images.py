@@ -40,7 +40,7 @@ class TargetImages:
     def rows(self, class_id: str, names: Names, *, surest_first: bool = True) -> list[int]:
         """Return the rows of a class and of what was merged into it, by confidence."""
         of_class = [
-            row for row, one in enumerate(self.images) if names.target(one.class_id) == class_id
+            row for row, one in enumerate(self.images) if names.resolve(one.class_id) == class_id
         ]
         order = np.argsort(self._confidence[of_class], kind="stable").tolist()
         return [of_class[i] for i in (reversed(order) if surest_first else order)]

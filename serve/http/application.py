@@ -9,18 +9,18 @@ from fastapi.responses import JSONResponse
 
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
-from scda.serve.http.body import read_form_files, read_image_bytes
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
 from scda.serve.http.exemplars import Exemplars, serve_exemplars
-from scda.serve.http.inference_queue import Desk
+from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.metrics import Metrics
-from scda.serve.http.middleware import Door
+from scda.serve.http.middleware import RequestMiddleware
 from scda.serve.http.model_card import serve_model_card
 from scda.serve.http.nearest import serve_nearest
-from scda.serve.http.neighbours import open_neighbours
 from scda.serve.http.openapi import FILE, ONE_IMAGE, body, errors, form
 from scda.serve.http.page import PUBLIC, serve_page
 from scda.serve.http.settings import Settings
+from scda.serve.http.target_index import open_target_index
+from scda.serve.http.uploads import read_form_files, read_image_bytes
 from scda.serve.imaging import Answer
 
 
@@ -56,28 +56,28 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
     metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
     app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
     public = {*PUBLIC, METRICS} if settings.public_metrics else PUBLIC
-    app.add_middleware(Door, api_key=settings.api_key, metrics=metrics, public=public)
+    app.add_middleware(RequestMiddleware, api_key=settings.api_key, metrics=metrics, public=public)
     shape_errors(app)
-    desk, manifest = Desk(predictor, settings, metrics), predictor.manifest
+    queue, manifest = InferenceQueue(predictor, settings, metrics), predictor.manifest
     exemplars = Exemplars(predictor.folder, manifest)
-    neighbours = open_neighbours(predictor.folder, manifest, width=predictor.session.width)
-    _serve_predictions(app, desk)
-    serve_nearest(app, desk, exemplars, neighbours)
-    serve_model_card(app, desk)
+    index = open_target_index(predictor.folder, manifest, width=predictor.session.width)
+    _serve_predictions(app, queue)
+    serve_nearest(app, queue, exemplars, index)
+    serve_model_card(app, queue)
     serve_exemplars(app, exemplars)
     serve_page(app)
     return app
 
 
-def _serve_predictions(app: FastAPI, desk: Desk) -> None:
-    settings = desk.settings
+def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
+    settings = queue.settings
 
     @app.post("/v1/predict", response_model=Prediction, responses=errors(), openapi_extra=ONE_IMAGE)
     async def predict(request: Request) -> JSONResponse:
         """Say what one image shows: form field `image`, or the file itself as the body."""
-        async with desk.place():
+        async with queue.slot():
             data = await read_image_bytes(request, max_bytes=settings.max_bytes)
-            (answer,) = await desk.answer([data])
+            (answer,) = await queue.predict([data])
         if isinstance(answer, ImageError):
             raise answer
         return JSONResponse(answer.to_json())
@@ -91,9 +91,9 @@ def _serve_predictions(app: FastAPI, desk: Desk) -> None:
     async def predict_batch(request: Request) -> JSONResponse:
         """Say what several images show; a bad one has an error in its place."""
         limits = {"max_bytes": settings.max_bytes, "max_files": settings.max_files}
-        async with desk.place():
+        async with queue.slot():
             files = await read_form_files(request, "images", **limits)
-            answers = await desk.answer(files)
+            answers = await queue.predict(files)
         return JSONResponse({"results": [_result(request, answer) for answer in answers]})
 
 

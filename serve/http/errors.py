@@ -77,7 +77,7 @@ def refuse(request: Request, code: str, message: str) -> JSONResponse:
 def shape_errors(app: FastAPI) -> None:
     """Make the application answer every error, its framework's own included, in our shape.
 
-    Bugs are answered by the `Door`.
+    Bugs are answered by the `RequestMiddleware`.
     """
 
     @app.exception_handler(ImageError)

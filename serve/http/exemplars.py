@@ -40,7 +40,7 @@ class Exemplars:
 
     def addresses(self, class_id: str, names: Names) -> tuple[str, ...]:
         """Return where the pictures of a class are on this server, its own before merged ones."""
-        members = [other for other in self._by_class if names.target(other) == class_id]
+        members = [other for other in self._by_class if names.resolve(other) == class_id]
         return tuple(
             _ROUTE.format(class_id=member, n=number)
             for member in sorted(members, key=lambda other: other != class_id)

@@ -19,7 +19,7 @@ from scda.serve.web.headers import with_headers
 logger = logging.getLogger(__name__)
 
 
-class Door:
+class RequestMiddleware:
     """ASGI middleware; the health routes are BentoML's and do not come by here."""
 
     def __init__(

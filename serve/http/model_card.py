@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from scda.models.bundle import ClassInfo
 from scda.models.names import Names
 from scda.models.predictor import Predictor
-from scda.serve.http.inference_queue import Desk
+from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import errors
 from scda.serve.http.settings import Settings
 
@@ -55,14 +55,14 @@ class ModelCard:
     version: str  # of scda
 
 
-def serve_model_card(app: FastAPI, desk: Desk) -> None:
+def serve_model_card(app: FastAPI, queue: InferenceQueue) -> None:
     """Add `GET /v1/model`."""
 
     @app.get("/v1/model", response_model=ModelCard, responses=errors("unauthorized", "internal"))
     async def model() -> JSONResponse:
         """Say what is served: classes, limits, preprocessing, provider, ids."""
-        desk.names.refresh()
-        return JSONResponse(dataclasses.asdict(model_card(desk.predictor, desk.settings)))
+        queue.names.refresh()
+        return JSONResponse(dataclasses.asdict(model_card(queue.predictor, queue.settings)))
 
 
 def model_card(predictor: Predictor, settings: Settings) -> ModelCard:
@@ -87,7 +87,7 @@ def _class_card(info: ClassInfo, names: Names) -> ClassCard:
         class_id=info.class_id,
         label=names.label(info),
         kind=info.kind,
-        answered_as=names.target(info.class_id),
+        answered_as=names.resolve(info.class_id),
         size=info.size,
         mean_confidence=info.mean_confidence,
         nearest_known=info.nearest_known,

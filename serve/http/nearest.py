@@ -11,11 +11,11 @@ from scda.models.bundle import Manifest
 from scda.models.errors import ImageError
 from scda.models.names import UNKNOWN
 from scda.models.predictor import Prediction
-from scda.serve.http.body import read_image_bytes
 from scda.serve.http.exemplars import Exemplars
-from scda.serve.http.inference_queue import Desk, Seen
-from scda.serve.http.neighbours import NearImage, Neighbours
+from scda.serve.http.inference_queue import Inference, InferenceQueue
 from scda.serve.http.openapi import ONE_IMAGE, errors
+from scda.serve.http.target_index import NearImage, TargetIndex
+from scda.serve.http.uploads import read_image_bytes
 
 
 @dataclass(frozen=True)
@@ -38,30 +38,34 @@ class Nearest:
     images: tuple[NearImage, ...]  # nearest first; none where the bundle has no neighbours
 
 
-def serve_nearest(app: FastAPI, desk: Desk, exemplars: Exemplars, neighbours: Neighbours) -> None:
+def serve_nearest(
+    app: FastAPI, queue: InferenceQueue, exemplars: Exemplars, index: TargetIndex
+) -> None:
     """Add `POST /v1/nearest`."""
 
     @app.post("/v1/nearest", response_model=Nearest, responses=errors(), openapi_extra=ONE_IMAGE)
     async def nearest(request: Request) -> JSONResponse:
         """Say what one image is near to; it is given as to `/v1/predict`."""
-        async with desk.place():
-            data = await read_image_bytes(request, max_bytes=desk.settings.max_bytes)
-            (seen,) = await desk.look([data])
-            if isinstance(seen, ImageError):
-                raise seen
-            images = await run_in_threadpool(neighbours.nearest, seen.features)
-        classes = near_classes(desk.predictor.manifest, exemplars, seen)
-        return JSONResponse(dataclasses.asdict(Nearest(seen.prediction, classes, images)))
+        async with queue.slot():
+            data = await read_image_bytes(request, max_bytes=queue.settings.max_bytes)
+            (inference,) = await queue.infer([data])
+            if isinstance(inference, ImageError):
+                raise inference
+            images = await run_in_threadpool(index.nearest, inference.features)
+        classes = nearest_classes(queue.predictor.manifest, exemplars, inference)
+        return JSONResponse(dataclasses.asdict(Nearest(inference.prediction, classes, images)))
 
 
-def near_classes(manifest: Manifest, exemplars: Exemplars, seen: Seen) -> tuple[NearClass, ...]:
+def nearest_classes(
+    manifest: Manifest, exemplars: Exemplars, inference: Inference
+) -> tuple[NearClass, ...]:
     """Return the classes nearest to an image, with the names that its prediction has."""
     kinds = {info.class_id: info.kind for info in manifest.classes}
     return tuple(
         NearClass(
             **near,
             kind=kinds.get(near["class_id"], UNKNOWN),
-            exemplars=exemplars.addresses(near["class_id"], seen.names),
+            exemplars=exemplars.addresses(near["class_id"], inference.names),
         )
-        for near in seen.prediction.nearest
+        for near in inference.prediction.nearest
     )

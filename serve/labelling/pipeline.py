@@ -15,7 +15,7 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.predictor import TOP, Prediction, Predictor
 from scda.models.preprocess import Pixels
-from scda.serve.imaging import Prepared, usable, with_errors
+from scda.serve.imaging import Prepared, valid_pixels, with_errors
 from scda.serve.labelling.decoders import decoders
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import DEFAULTS, Options
@@ -68,7 +68,7 @@ def rows_of(
     predictor: Predictor, names: Sequence[str], prepared: Sequence[Prepared], options: Options
 ) -> list[Row]:
     """Return the row of each prepared file: what the model says, or why it was not asked."""
-    answers = with_errors(prepared, _answers(predictor, usable(prepared), options.top or TOP))
+    answers = with_errors(prepared, _answers(predictor, valid_pixels(prepared), options.top or TOP))
     return [
         Row(name, given)
         if isinstance(given, ImageError)

@@ -54,7 +54,7 @@ def listing(manifest: Manifest, names: Names) -> list[dict[str, Any]]:
             "kind": info.kind,
             "size": info.size,
             "label": names.label(info),
-            "answers_as": names.target(info.class_id),
+            "answers_as": names.resolve(info.class_id),
         }
         for info in manifest.classes
     ]

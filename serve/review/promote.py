@@ -10,7 +10,7 @@ from pathlib import Path
 from scda.models.bundle import NAMES, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
 from scda.models.files import atomic_folder, is_hidden, walk
-from scda.models.names import Names, composed, read_names
+from scda.models.names import Names, read_names, to_nfc
 from scda.models.naming import Naming
 from scda.serve.files.class_folders import ClassFolders, folder_names
 from scda.serve.files.target_images import read_target_images
@@ -109,7 +109,7 @@ def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
     named = [i for i in names.labels if i not in known]
     if not named and not set(names.merges.values()) & set(known):
         raise UsageError("no discovered class has a name yet; scda-adapt review gives names")
-    standing = [i for i in manifest.class_ids if names.target(i) == i]
+    standing = [i for i in manifest.class_ids if names.resolve(i) == i]
     return {i: naming.label(names, i) for i in standing if i in known or i in named}
 
 
@@ -118,22 +118,22 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
     if not target.is_dir():
         raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
     return [
-        _Image("target", target, one.path, names.target(one.class_id), one.confidence)
+        _Image("target", target, one.path, names.resolve(one.class_id), one.confidence)
         for one in pictures
     ]
 
 
 def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
-    ids = {composed(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
+    ids = {to_nfc(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder; want the labelled images of the training")
     # A class folder may be a link, as for training; below it, links to folders are not followed.
     for folder in sorted(path for path in source.iterdir() if path.is_dir()):
         if is_hidden(folder.name):
             continue
-        if composed(folder.name) not in ids:
+        if to_nfc(folder.name) not in ids:
             raise UsageError(f"{source}: {folder.name} is no known class of this bundle")
-        class_id = names.target(ids[composed(folder.name)])
+        class_id = names.resolve(ids[to_nfc(folder.name)])
         for path in walk(folder) if class_id in manifest.class_ids else ():  # no dropped class
             yield _Image("source", source, path.relative_to(source).as_posix(), class_id, 1.0)
 

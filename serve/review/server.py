@@ -12,7 +12,7 @@ from pathlib import Path
 import uvicorn
 
 from scda.models.errors import UsageError
-from scda.serve.review.review import create_review_app
+from scda.serve.review.application import create_review_app
 
 HOST = "127.0.0.1"
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, Response
 
-SHARED = frozenset({"look.css"})  # files of every page
+SHARED = frozenset({"theme.css"})  # files of every page
 _WEB = __name__.rpartition(".")[0]
 _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 

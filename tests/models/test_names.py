@@ -21,7 +21,7 @@ def test_without_a_file_nothing_was_said(tmp_path: Path) -> None:
     names = read_names(tmp_path / "names.json", IDS)
     assert names == Names()
     assert names.version == 0
-    assert [names.target(class_id) for class_id in IDS] == IDS
+    assert [names.resolve(class_id) for class_id in IDS] == IDS
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
@@ -108,19 +108,19 @@ def test_a_chain_of_merges_is_refused(tmp_path: Path, merges: dict[str, str]) ->
 
 def test_a_merged_class_answers_as_the_other() -> None:
     names = Names(merges={"discovered-001": "known-000"})
-    assert names.target("discovered-001") == names.target("known-000") == "known-000"
+    assert names.resolve("discovered-001") == names.resolve("known-000") == "known-000"
 
 
 def test_a_dropped_class_is_unknown_and_so_is_what_was_merged_into_it() -> None:
     names = Names(merges={"discovered-001": "discovered-000"}, drops=frozenset({"discovered-000"}))
-    assert names.target("discovered-000") == names.target("discovered-001") == UNKNOWN
-    assert names.target("discovered-002") == "discovered-002"
+    assert names.resolve("discovered-000") == names.resolve("discovered-001") == UNKNOWN
+    assert names.resolve("discovered-002") == "discovered-002"
 
 
 def test_dropping_one_of_two_merged_classes_leaves_the_other() -> None:
     names = Names(merges={"discovered-001": "discovered-000"}, drops=frozenset({"discovered-001"}))
-    assert names.target("discovered-001") == UNKNOWN
-    assert names.target("discovered-000") == "discovered-000"
+    assert names.resolve("discovered-001") == UNKNOWN
+    assert names.resolve("discovered-000") == "discovered-000"
 
 
 def test_the_matrix_sums_what_is_merged_and_dropped() -> None:

@@ -67,13 +67,13 @@ def test_what_was_merged_before_moves_along(naming: Naming) -> None:
 
 def test_a_drop_takes_what_was_merged_into_it_along(naming: Naming) -> None:
     names = naming.drop(naming.merge(Names(), [D0, D1]), D0)
-    assert [names.target(i) for i in (D0, D1, RED)] == ["unknown", "unknown", RED]
+    assert [names.resolve(i) for i in (D0, D1, RED)] == ["unknown", "unknown", RED]
 
 
 def test_restoring_ends_a_merge_and_a_drop_and_keeps_the_name(naming: Naming) -> None:
     names = naming.name(Names(), D1, "tape")
     assert naming.restore(naming.merge(names, [D0, D1]), D1).labels == {D1: "tape"}
-    assert naming.restore(naming.drop(names, D1), D1).target(D1) == D1
+    assert naming.restore(naming.drop(names, D1), D1).resolve(D1) == D1
 
 
 def test_a_name_given_to_another_meanwhile_is_not_given_twice(naming: Naming) -> None:
@@ -92,13 +92,13 @@ def test_two_that_stand_never_have_one_label(naming: Naming) -> None:
 
 
 def test_a_label_is_the_same_however_its_accents_are_written(folder: Path) -> None:
-    decomposed, composed = "cafe\u0301", "caf\u00e9"
+    decomposed, to_nfc = "cafe\u0301", "caf\u00e9"
     classes = [
         dataclasses.replace(i, label=decomposed) if i.class_id == RED else i
         for i in read_manifest(folder).classes
     ]
     with pytest.raises(UsageError, match="already"):
-        Naming(classes).name(Names(), D0, composed)
+        Naming(classes).name(Names(), D0, to_nfc)
 
 
 def test_undo_walks_back_to_the_start(naming: Naming) -> None:

@@ -15,7 +15,7 @@ from scda.models.index import build_index, write_index
 from scda.models.names import Names
 from scda.models.predictor import Predictor, load_predictor
 from scda.serve.http.exemplars import Exemplars
-from scda.serve.http.neighbours import COUNT, Neighbours, open_neighbours
+from scda.serve.http.target_index import COUNT, TargetIndex, open_target_index
 from tests.bundles import make_bundle, picture
 from tests.serve.http.test_application import app_for, ask, code_of, expected
 
@@ -101,13 +101,13 @@ def test_a_renaming_in_between_does_not_mix_names(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predictor = load_predictor(folder, provider="cpu", threads=1)
-    search = Neighbours.nearest
+    search = TargetIndex.nearest
 
-    def renamed_meanwhile(self: Neighbours, features: NDArray[np.float32]) -> Any:
+    def renamed_meanwhile(self: TargetIndex, features: NDArray[np.float32]) -> Any:
         predictor.rename(Names(version=9, merges={"known-002": D1}))
         return search(self, features)
 
-    monkeypatch.setattr(Neighbours, "nearest", renamed_meanwhile)
+    monkeypatch.setattr(TargetIndex, "nearest", renamed_meanwhile)
     answer = nearest(app_for(predictor), RED)
     assert answer["prediction"]["names_version"] == 0
     assert answer["classes"][0]["exemplars"] == ["/v1/exemplars/known-002/0"]
@@ -158,10 +158,10 @@ def test_it_waits_in_the_same_queue(bundle: Path) -> None:
 def test_neighbours_that_do_not_fit_stop_the_start(folder: Path) -> None:
     manifest = read_manifest(folder)
     with pytest.raises(GateError, match="vectors are 3 long, the model gives 7"):
-        open_neighbours(folder, manifest, width=7)
+        open_target_index(folder, manifest, width=7)
     write_index(build_index(np.ones((9, 3), np.float32)), folder / NEIGHBOURS)
     with pytest.raises(GateError, match=r"neighbours\.faiss has 9, neighbours\.parquet 4"):
-        open_neighbours(folder, manifest, width=3)
+        open_target_index(folder, manifest, width=3)
 
 
 def test_an_exemplar_is_the_bundles_file(app: FastAPI, bundle: Path) -> None:

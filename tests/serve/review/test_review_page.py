@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Dialog, Page, Route, expect
 from scda.models.bundle import NAMES, read_manifest
 from scda.models.names import Names, read_names
 from scda.models.naming import change_names
-from scda.serve.review.review import create_review_app
+from scda.serve.review.application import create_review_app
 from tests.browser import opened, running, too_wide
 from tests.bundles import make_bundle, picture
 

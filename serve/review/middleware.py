@@ -13,7 +13,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 _MAX_BODY = 64 * 1024  # bytes; an order of the page is far shorter
 
 
-class ReviewGuard:
+class ReviewMiddleware:
     """ASGI middleware: checks a request, and takes the token off its path."""
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:

@@ -24,7 +24,7 @@ class NearImage:
     distance: float  # 1 - cosine, 0 to 2
 
 
-class Neighbours:
+class TargetIndex:
     """Every target image of a training; of a bundle without them, none."""
 
     def __init__(self, index: faiss.Index | None, paths: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class Neighbours:
         return tuple(NearImage(self._paths[row], float(distance)) for row, distance in found)
 
 
-def open_neighbours(folder: Path, manifest: Manifest, *, width: int) -> Neighbours:
+def open_target_index(folder: Path, manifest: Manifest, *, width: int) -> TargetIndex:
     """Return the neighbours of a bundle.
 
     Args:
@@ -52,9 +52,9 @@ def open_neighbours(folder: Path, manifest: Manifest, *, width: int) -> Neighbou
         GateError: If the index and its rows do not fit each other or the model.
     """
     if NEIGHBOURS not in manifest.files:
-        return Neighbours(None, ())
+        return TargetIndex(None, ())
     index = read_index(folder / NEIGHBOURS, width=width)
     paths = [picture.path for picture in read_target_images(folder)]
     if index.ntotal != len(paths):
         raise GateError(f"{folder}: {NEIGHBOURS} has {index.ntotal}, {NEIGHBOUR_ROWS} {len(paths)}")
-    return Neighbours(index if paths else None, paths)
+    return TargetIndex(index if paths else None, paths)

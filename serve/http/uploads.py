@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from fastapi import Request
 
 from scda.serve.http.errors import RequestError
-from scda.serve.http.forms import read_form
+from scda.serve.http.multipart import read_form
 
 _FRAMING = 64 * 1024  # bytes that the boundaries, headers and other fields of a form may take
 

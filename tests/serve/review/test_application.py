@@ -27,7 +27,7 @@ from scda.serve.files.target_images import (
 )
 from scda.serve.http.application import create_app
 from scda.serve.http.settings import Settings
-from scda.serve.review.review import create_review_app
+from scda.serve.review.application import create_review_app
 from scda.serve.review.server import serve_review
 from tests.bundles import make_bundle, picture
 
@@ -254,7 +254,7 @@ def test_target_images_without_a_folder_shows_nothing() -> None:
 def test_served_answers_follow_the_page_without_restart(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.serve.http.renaming.INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("scda.serve.http.names_watcher.INTERVAL_SECONDS", 0.0)
     page = create_review_app(folder, "token")
     endpoint = create_app(load_predictor(folder), Settings(bundle=folder, threads=1))
 

@@ -1,4 +1,4 @@
-"""names.json while the server runs: a renaming is picked up within a second."""
+"""Reload names.json while the server runs: a new name is answered with within a second."""
 
 import logging
 import time
@@ -14,30 +14,30 @@ INTERVAL_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-class NamesWatch:
-    """Looks at the file's time stamp at most once a second, when asked."""
+class NamesWatcher:
+    """Checks the time stamp of names.json, at most once a second."""
 
     def __init__(self, predictor: Predictor) -> None:
-        """Watch the names of `predictor`'s bundle."""
+        """Watch the names.json of the predictor's bundle."""
         self._predictor = predictor
         self._path = predictor.folder / NAMES
-        self._seen = _stamp(self._path)
-        self._next_look = 0.0
+        self._stamp = _stamp(self._path)
+        self._next_check = 0.0
 
     def refresh(self) -> None:
-        """Put new names in force, if there are any; a damaged file changes nothing."""
+        """Load the names if the file has changed; a damaged file leaves the old ones in use."""
         now = time.monotonic()
-        if now < self._next_look:
+        if now < self._next_check:
             return
-        self._next_look = now + INTERVAL_SECONDS
+        self._next_check = now + INTERVAL_SECONDS
         stamp = _stamp(self._path)
-        if stamp == self._seen:
+        if stamp == self._stamp:
             return
-        self._seen = stamp
+        self._stamp = stamp
         try:
             names = read_names(self._path, self._predictor.manifest.class_ids)
         except GateError as error:
-            logger.warning("the names in force stay: %s", error)
+            logger.warning("names.json was not reloaded, the previous names stay in use: %s", error)
         else:
             self._predictor.rename(names)
 

@@ -19,13 +19,13 @@ from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
 from scda.models.naming import Naming, SaveError, change_names, undoable
 from scda.serve.files.target_images import TargetImages, open_target_images
-from scda.serve.review.guard import ReviewGuard
+from scda.serve.review.middleware import ReviewMiddleware
 from scda.serve.web.assets import serve_assets
 
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
-_SCRIPTS = ("orders", "cards", "says", "images", "keys")
-_LOADED = ("look.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
+_SCRIPTS = ("api", "cards", "actions", "images", "keys")
+_LOADED = ("theme.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
 _ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
 _CACHED = {"Cache-Control": "private, max-age=3600"}  # pictures of a bundle never change
 
@@ -113,7 +113,7 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
     manifest = read_manifest(bundle)
     review = Review(bundle, manifest, open_target_images(bundle, manifest, target))
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.add_middleware(ReviewGuard, token=token)
+    app.add_middleware(ReviewMiddleware, token=token)
     _shape_errors(app, review)
     serve_assets(app, "scda.serve.review", _ASSETS)
     _serve_pictures(app, review)
