@@ -13,12 +13,23 @@ from scipy.special import log_softmax
 from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.graph import communities
 from scda.adapt.discovery.kmeans import Clustering, Points, cluster
 from scda.adapt.discovery.sweep import Curve, estimate, k_hat
 from scda.models.index import Ids
 
 _FINAL_EXTRA_RESTARTS = 1
+_STAND_IN = Finding(
+    Status.K_UNSURE,
+    "no image was predicted as new; the tenth of the target with the highest entropy was used",
+    "inspect the discovered classes, or use --novel no",
+)
+_NO_CANDIDATE = Finding(
+    Status.K_UNSURE,
+    "no image is predicted as new any more",
+    "use --novel no if the target holds only known classes, or --novel yes if it does not",
+)
 
 
 def nobody() -> Ids:
@@ -43,8 +54,8 @@ class Discovery:
     candidates: Candidates
     implicit_labels: Ids  # (len(candidates.implicit),), 0 to k* - 1
     curve: Curve | None  # None where k* was given
-    notes: list[str]  # what the user should know of this round
-    verdict: str = ""  # what the closed round said, in all rounds after it
+    findings: tuple[Finding, ...] = ()  # what the user should know of this round
+    verdict: Finding | None = None  # of the closed round; kept in all rounds after it
     # Of a closed round: rows of the target to look for new classes among.
     suspects: Ids = field(default_factory=nobody)
     k_scda: int | None = None  # k* by Algorithm 1; None where k* was given
@@ -67,17 +78,15 @@ def discover(
     Source: SCDA, Algorithm 1, Eq. 7 and 8.
     """
     candidates = select(logits, num_known=num_known, implicit_share=config.implicit_share)
-    notes: list[str] = []
+    findings: tuple[Finding, ...] = ()
     # Only who said that there are new classes gets some out of nothing.
     if not len(candidates.implicit) and (config.novel == "yes" or config.k):
         candidates = _least_certain(candidates, logits)
-        notes.append("k unsure: no image was called new; the tenth of highest entropy stood in")
+        findings = (_STAND_IN,)
     if not len(candidates.implicit):
-        return Discovery(
-            0, candidates, nobody(), None, ["k unsure: no image is called new any more"]
-        )
+        return Discovery(0, candidates, nobody(), None, (_NO_CANDIDATE,))
     found = divide(candidates, features, backbone, num_known=num_known, config=config)
-    return replace(found, notes=notes + found.notes)
+    return replace(found, findings=findings + found.findings)
 
 
 def divide(
@@ -99,7 +108,7 @@ def divide(
 
     Source: SCDA, Algorithm 1, lines 3 to 9.
     """
-    notes: list[str] = []
+    findings: list[Finding] = []
     points = cluster_space(features, backbone, candidates, config)
     split = len(candidates.known)
     curve, k_scda, k_graph = None, None, None
@@ -111,7 +120,8 @@ def divide(
         votes = {"scda": k_scda, "graph": k_graph, "both": math.ceil((k_scda + k_graph) / 2)}
         k_star = _bounded(votes[config.k_method], len(candidates.implicit), config)
         if max(k_star, k_scda) >= config.k_max:  # beyond it, the sweep did not look
-            notes.append(f"k at its bound: k_max = {config.k_max}; try a larger --k-max")
+            bound = f"the number of new classes reached k_max = {config.k_max}"
+            findings.append(Finding(Status.K_AT_BOUND, bound, "use a larger --k-max"))
     labels = (
         _joint(points, candidates.known_labels, num_known + k_star, num_known, config)
         if config.assignment == "joint" and num_known + k_star <= len(points)
@@ -120,9 +130,12 @@ def divide(
     _, labels = np.unique(labels, return_inverse=True)  # an empty cluster is no class
     k_star = int(labels.max()) + 1
     if k_star < config.k:
-        notes.append(f"fewer than asked for: {k_star} classes, not --k {config.k}")
+        fewer = f"the new images form {k_star} classes instead of --k {config.k}"
+        findings.append(Finding(Status.FEWER_THAN_K, fewer, "use a smaller --k"))
     labels = labels.astype(np.int64)
-    return Discovery(k_star, candidates, labels, curve, notes, k_scda=k_scda, k_graph=k_graph)
+    return Discovery(
+        k_star, candidates, labels, curve, tuple(findings), k_scda=k_scda, k_graph=k_graph
+    )
 
 
 def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates:

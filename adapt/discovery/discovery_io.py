@@ -2,13 +2,28 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 
 from scda.adapt.discovery.discover import Candidates, Discovery
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.sweep import Curve
+
+
+def pack_findings(findings: Iterable[Finding]) -> str:
+    """Return findings as JSON."""
+    return json.dumps([dataclasses.asdict(finding) for finding in findings])
+
+
+def unpack_findings(text: str) -> tuple[Finding, ...]:
+    """Return the findings that `pack_findings` was given."""
+    return tuple(
+        Finding(Status(fields["status"]), fields["found"], fields["advice"])
+        for fields in json.loads(text)
+    )
 
 
 def pack(discovery: Discovery | None) -> dict[str, Any] | None:
@@ -24,8 +39,8 @@ def pack(discovery: Discovery | None) -> dict[str, Any] | None:
         "implicit_labels": torch.from_numpy(discovery.implicit_labels),
         "suspects": torch.from_numpy(discovery.suspects),
         "curve": json.dumps(discovery.curve and dataclasses.asdict(discovery.curve)),
-        "notes": json.dumps(discovery.notes),
-        "verdict": discovery.verdict,
+        "findings": pack_findings(discovery.findings),
+        "verdict": pack_findings((discovery.verdict,) if discovery.verdict else ()),
         "k_scda": discovery.k_scda,
         "k_graph": discovery.k_graph,
         "k_path": discovery.k_path,
@@ -46,8 +61,8 @@ def unpack(fields: dict[str, Any] | None) -> Discovery | None:
         Candidates(known, known_labels, implicit),
         implicit_labels,
         curve and Curve(**curve),
-        json.loads(fields["notes"]),
-        verdict=fields["verdict"],
+        unpack_findings(fields["findings"]),
+        verdict=next(iter(unpack_findings(fields["verdict"])), None),
         suspects=suspects,
         k_scda=fields["k_scda"],
         k_graph=fields["k_graph"],

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import Candidates, Discovery, entropy, lower_half, nobody, select
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import averaged
 from scda.models.index import Ids, build_index, nearest, normalised
@@ -53,8 +54,8 @@ def closed(logits: Points, before: Discovery | None, suspects: Ids) -> Discovery
     """
     candidates = select(logits, num_known=logits.shape[1], implicit_share="half")
     known = Candidates(candidates.known, candidates.known_labels, nobody())
-    verdict = before.verdict if before else ""
-    return Discovery(0, known, nobody(), None, [], verdict=verdict, suspects=suspects)
+    verdict = before.verdict if before else None
+    return Discovery(0, known, nobody(), None, verdict=verdict, suspects=suspects)
 
 
 def judged(
@@ -71,17 +72,19 @@ def judged(
     """
     labels = logits.argmax(axis=1)
     share = disagreement(labels, backbone)
-    what = f"{share:.1%} of the target disagree with their neighbours"
+    measured = f"{share:.1%} of the target images disagree with their neighbours"
     far = np.flatnonzero(averaged(remoteness(logits, backbone, num_known), graph, _REACH) > _FAR)
     suspects = np.intersect1d(found.suspects, far)
     if share <= SURE_AGREEMENT or not len(suspects):
-        verdict = f"nothing new found: {what}; a few new ones could be missed; --novel yes looks"
+        advice = "a small new class may be missed; use --novel yes to search for new classes"
+        verdict = Finding(Status.NOTHING_NEW, measured, advice)
         return replace(found, verdict=verdict, suspects=nobody())
-    verdict = (
-        f"few new images: {what}, {len(suspects)} images are unlike the known classes; look at "
-        "their pictures; --novel no gives every image a known class, --novel yes finds more"
+    measured += f", and {len(suspects)} images are unlike every known class"
+    advice = (
+        "inspect the discovered classes; use --novel no to give every image a known class, or "
+        "--novel yes to find more"
     )
-    return replace(found, verdict=verdict, suspects=suspects)
+    return replace(found, verdict=Finding(Status.FEW_NEW, measured, advice), suspects=suspects)
 
 
 def among_suspects(found: Discovery, logits: Points) -> Candidates:

@@ -161,7 +161,7 @@ def _by_size(adapted: Adapted, target: Tensor, num_known: int) -> tuple[Networks
     if discovery and discovery.k_star:
         labels = np.argsort(order)[discovery.implicit_labels]
         discovery = Discovery(
-            discovery.k_star, discovery.candidates, labels, discovery.curve, discovery.notes
+            discovery.k_star, discovery.candidates, labels, discovery.curve, discovery.findings
         )
     return Networks(networks.head, sorted_classifier), discovery
 

@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Data, Job, check_apart, job_backbone, read_data
 from scda.adapt.data.scan import SourceFiles, TargetFiles, scan_source, scan_target
-from scda.adapt.discovery.guards import nobody_called
+from scda.adapt.discovery.diagnostics import empty_classes
+from scda.adapt.discovery.findings import statuses
 from scda.adapt.export.finish import finalise, make_bundle
 from scda.adapt.pipeline.events import check_tensorboard, open_events
 from scda.adapt.pipeline.watch import Watch, steps_before
@@ -92,6 +93,7 @@ def train(job: Job, reporter: Reporter) -> Trained | None:
     rows, places = make_map(final.features, seed=job.config.seed)
     names = data.target_images.names()
     write_map(run.map, [names[row] for row in rows], places)
+    empty = empty_classes(final.predicted, final.labels)
     reporter.say("exporting, and holding the export to the trained model")
     manifest = make_bundle(
         run.bundle,
@@ -99,10 +101,10 @@ def train(job: Job, reporter: Reporter) -> Trained | None:
         learnt(backbone, adapted.networks.backbone),
         source=data.source_images,
         target=data.target_images,
-        status=tuple(dict.fromkeys(note.split(":")[0] for note in adapted.notes)) or ("ok",),
+        status=statuses(adapted.findings),
         run={
             "config": dataclasses.asdict(job.config),
-            "notes": adapted.notes + nobody_called(final.predicted, final.labels),
+            "notes": [str(finding) for finding in (*adapted.findings, *empty)],
             "failure": adapted.failure,
             "seconds": round(time.time() - started, 1),
             **_surroundings(job),

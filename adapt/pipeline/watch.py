@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.pipeline.events import Events
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runtime.progress import Reporter
@@ -33,7 +34,7 @@ class Watch:
     num_target: int
     _stage: int = 0  # under way
     _k_star: str = ""
-    _warned: set[str] = field(default_factory=set)  # the statuses
+    _warned: set[Status] = field(default_factory=set)
 
     def begin(self) -> None:
         """Start with pre-training."""
@@ -57,8 +58,8 @@ class Watch:
         """Write and say what a stage gave."""
         self._write(_record(stage), self._steps_before(stage.round + 1))
         self.reporter.say(_line(stage, self.config.rounds))
-        for warning in (*stage.warnings, *_unsteady(stage, self.config)):
-            self._warn_once(warning)
+        for finding in (*stage.findings, *_unsteady(stage, self.config)):
+            self._warn_once(finding)
         if stage.round == 1:
             self._warn_of_small_batch(stage)
         self._begin(stage.round + 1)
@@ -85,11 +86,10 @@ class Watch:
         self.run.append(record)
         self.events.add(record, step)
 
-    def _warn_once(self, warning: str) -> None:
-        status = warning.split(":")[0]
-        if status not in self._warned:
-            self.reporter.warn(warning)
-        self._warned.add(status)
+    def _warn_once(self, finding: Finding) -> None:
+        if finding.status not in self._warned:
+            self.reporter.warn(str(finding))
+        self._warned.add(finding.status)
 
     def _warn_of_small_batch(self, stage: Stage) -> None:
         outputs = self.num_known + (stage.discovery.k_star if stage.discovery else 1)
@@ -110,7 +110,7 @@ def _record(stage: Stage) -> dict[str, Any]:
         "seconds": round(stage.seconds, 2),
         "skipped": stage.skipped,
         "returns": stage.returns,
-        "warnings": list(stage.warnings),
+        "warnings": [str(finding) for finding in stage.findings],
     }
     if discovery:
         record |= {
@@ -120,7 +120,7 @@ def _record(stage: Stage) -> dict[str, Any]:
             "known_candidates": len(discovery.candidates.known),
             "implicit_candidates": len(discovery.candidates.implicit),
             "curve": discovery.curve and dataclasses.asdict(discovery.curve),
-            "notes": discovery.notes,
+            "notes": [str(finding) for finding in discovery.findings],
         }
     return record
 
@@ -132,10 +132,11 @@ def _line(stage: Stage, rounds: int) -> str:
     return f"round {stage.round} of {rounds}: k* = {stage.discovery.k_star}, {share}"
 
 
-def _unsteady(stage: Stage, config: TrainConfig) -> list[str]:
+def _unsteady(stage: Stage, config: TrainConfig) -> list[Finding]:
     if not stage.skipped and not stage.returns:
         return []
-    return [
-        f"unsteady training: {stage.skipped} steps without a finite loss were skipped, "
-        f"{stage.returns} returns to the last checkpoint; try a smaller --lr than {config.lr}"
-    ]
+    found = (
+        f"{stage.skipped} steps without a finite loss were skipped, and training returned to the "
+        f"last checkpoint {stage.returns} times"
+    )
+    return [Finding(Status.UNSTEADY, found, f"use a smaller --lr than {config.lr}")]

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from scda.adapt.discovery.findings import Status
 from scda.adapt.evaluation.confusions import Truth
 from scda.adapt.report import figures
 from scda.adapt.report.chart import Chart, make_chart
@@ -127,7 +128,7 @@ def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         manifest=run.manifest,
-        notes=run.manifest.run.get("notes", []),
+        notes=[_headed(note) for note in run.manifest.run.get("notes", [])],
         groups=run.groups,
         pictures=pictures,
         chart=chart,
@@ -142,6 +143,12 @@ def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -
         num_rejected=len(rejected),
         config=run.config["config"],
     )
+
+
+def _headed(note: str) -> tuple[str, str]:
+    """Return the status that a note begins with, empty where it has none, and the rest of it."""
+    status = next((status.value for status in Status if note.startswith(f"{status}: ")), "")
+    return status, note.removeprefix(f"{status}: ")
 
 
 def _figures(run: _Run, rounds: list[dict[str, Any]]) -> dict[str, str]:

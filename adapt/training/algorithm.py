@@ -11,8 +11,9 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery import novelty, trust
+from scda.adapt.discovery import diagnostics, novelty
 from scda.adapt.discovery.discover import Discovery, aligned, discover, divide
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import propagated
 from scda.adapt.runtime import distributed, rng
@@ -35,7 +36,7 @@ class Adapted:
     discovery: Discovery | None  # of the last round; None without a round
     source: Labelled  # as the backbone sees it at the end
     target: Tensor  # (M, D_backbone), the same
-    notes: list[str]  # `status: explanation`, what the user should know
+    findings: list[Finding]  # what the user should know
     failure: str = ""  # why training ended before the last round
 
 
@@ -114,9 +115,12 @@ def adapt(
     if state.round:
         source = replace(source, features=inputs.source(state.networks.backbone))
     state.networks.modules.cpu()
-    notes = [f"diverged: {failure}"] if failure else []
-    notes += _notes(state, source, run)
-    return Adapted(state.networks, state.discovery, source, run.target, notes, failure)
+    findings = _findings(state, source, run)
+    if failure:
+        found = f"round {state.round + 1} diverged, so the bundle is that of round {state.round}"
+        advice = f"use a smaller --lr than {config.lr}"
+        findings.insert(0, Finding(Status.DIVERGED, found, advice))
+    return Adapted(state.networks, state.discovery, source, run.target, findings, failure)
 
 
 def _start(backbone_width: int, inputs: Inputs, config: TrainConfig) -> Networks:
@@ -173,9 +177,9 @@ def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
     )
 
 
-def _notes(state: checkpoint.State, source: Labelled, run: Run) -> list[str]:
+def _findings(state: checkpoint.State, source: Labelled, run: Run) -> list[Finding]:
     found = state.discovery
-    warnings = trust.warnings(
+    at_the_end = diagnostics.diagnose(
         source=source.features.numpy(),
         source_labels=source.labels.numpy(),
         target=run.target.numpy(),
@@ -183,8 +187,9 @@ def _notes(state: checkpoint.State, source: Labelled, run: Run) -> list[str]:
         num_known=run.num_known,
         discovery=found,
     )
-    of_discovery = [note for note in (found.verdict, *found.notes) if note] if found else []
-    return of_discovery + warnings + list(state.warnings)
+    verdict = [found.verdict] if found and found.verdict else []
+    of_discovery = found.findings if found else ()
+    return [*verdict, *of_discovery, *at_the_end, *state.findings]
 
 
 def _discover(state: checkpoint.State, run: Run) -> Discovery:

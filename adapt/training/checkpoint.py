@@ -15,7 +15,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.discovery_io import pack, unpack
+from scda.adapt.discovery.discovery_io import pack, pack_findings, unpack, unpack_findings
+from scda.adapt.discovery.findings import Finding
 from scda.adapt.runtime import rng
 from scda.adapt.training.loop import Progress
 from scda.adapt.training.networks import Networks
@@ -47,7 +48,7 @@ class State:
     networks: Networks
     discovery: Discovery | None
     unknown_share: float  # of the target, predicted as no known class, 0 to 1
-    warnings: tuple[str, ...] = ()  # of the stage
+    findings: tuple[Finding, ...] = ()  # of the stage
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def save(folder: Path, state: State, generator: Generator) -> None:
     fields = {
         **_fields(state),
         "unknown_share": state.unknown_share,
-        "warnings": list(state.warnings),
+        "findings": pack_findings(state.findings),
         "generator": generator.get_state(),
     }
     _write(folder / f"round-{state.round:04d}.pt", fields)
@@ -108,7 +109,7 @@ def load(folder: Path, form: Networks, generator: Generator) -> State | None:
             _networks(fields, form),
             unpack(fields["discovery"]),
             fields["unknown_share"],
-            tuple(fields["warnings"]),
+            unpack_findings(fields["findings"]),
         )
         generator.set_state(fields["generator"])
         return state

@@ -13,8 +13,9 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery import guards
+from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.findings import Finding
 from scda.adapt.discovery.propagation import neighbourhood
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.signals import Deferred
@@ -37,7 +38,7 @@ class Stage:
     discovery: Discovery | None  # that the round was trained on
     skipped: int = 0  # steps, for want of a finite loss
     returns: int = 0  # to the state before, for want of several in a row
-    warnings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 OnStage = Callable[[Stage, Networks], None]
@@ -175,9 +176,9 @@ class Run:
             refresh_batchnorm(stage.networks, self.target)
         predicted = infer(stage.networks, self.target)[0].argmax(dim=1)
         share = (predicted >= self.num_known).float().mean().item()
-        warnings: tuple[str, ...] = ()
+        findings: tuple[Finding, ...] = ()
         if before and discovery:
-            warnings = tuple(guards.one_sided(before.unknown_share, share, discovery))
+            findings = tuple(one_sided_game(before.unknown_share, share, discovery))
         # Reported before it is saved: a resumed run drops what was reported and not saved.
         self.on_stage(
             Stage(
@@ -188,11 +189,11 @@ class Run:
                 discovery,
                 stage.skipped,
                 stage.returns,
-                warnings,
+                findings,
             ),
             stage.networks,
         )
-        state = checkpoint.State(stage.round, stage.networks, discovery, share, warnings)
+        state = checkpoint.State(stage.round, stage.networks, discovery, share, findings)
         if self.checkpoints and distributed.is_main():
             checkpoint.save(self.checkpoints, state, self.generator)
         return state

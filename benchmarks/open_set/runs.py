@@ -16,6 +16,7 @@ from benchmarks.open_set.protocols import Lists
 from benchmarks.open_set.results import Record
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.discovery.findings import Finding, statuses
 from scda.adapt.evaluation import metrics
 from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
@@ -54,7 +55,7 @@ class Trained:
     features: Features  # (N, D), F's output
     rounds: list[Labels]  # predictions (N,) after pre-training and after every round
     k_rounds: list[int]  # outputs beyond the known ones; 1 after pre-training
-    notes: list[str]
+    findings: list[Finding]
     seconds: float  # of the processor: other programs on the machine do not count
 
 
@@ -87,7 +88,7 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
     logits, features = infer(adapted.networks, inputs.target)
     probabilities = logits.softmax(dim=1).numpy()
     seconds = time.process_time() - started
-    return Trained(probabilities, features.numpy(), rounds, k_rounds, adapted.notes, seconds)
+    return Trained(probabilities, features.numpy(), rounds, k_rounds, adapted.findings, seconds)
 
 
 def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
@@ -116,7 +117,7 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
         "os_per_round": [percent(shares["os"]) for shares in rounds],
         "hos_per_round": [percent(shares["hos"]) for shares in rounds],
         "k_per_round": trained.k_rounds,
-        "status": [note.split(":")[0] for note in trained.notes] or ["ok"],
+        "status": list(statuses(trained.findings)),
         "seconds": round(trained.seconds, 2),
     }
 

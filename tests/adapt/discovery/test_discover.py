@@ -20,6 +20,7 @@ from scda.adapt.discovery.discover import (
     lower_half,
     select,
 )
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points, cluster, sweep
 from scda.adapt.discovery.sweep import (
     Curve,
@@ -30,6 +31,10 @@ from scda.adapt.discovery.sweep import (
     k_hat,
 )
 from scda.models.index import Ids
+
+AT_BOUND = Finding(
+    Status.K_AT_BOUND, "the number of new classes reached k_max = 8", "use a larger --k-max"
+)
 
 
 def config(**fields: Any) -> TrainConfig:
@@ -61,7 +66,7 @@ def toy(known: int, new: int, *, each: int = 20) -> tuple[Points, Points]:
 def discovery(implicit: list[int], labels: list[int], k_star: int) -> Discovery:
     nothing = np.empty(0, np.int64)
     return Discovery(
-        k_star, Candidates(nothing, nothing, np.array(implicit)), np.array(labels), None, []
+        k_star, Candidates(nothing, nothing, np.array(implicit)), np.array(labels), None
     )
 
 
@@ -321,7 +326,7 @@ def test_nothing_called_new_takes_the_tenth_of_highest_entropy_and_says_so() -> 
     assert not set(found.candidates.known.tolist()) & {0, 1, 2, 3}
     assert len(found.candidates.known) == len(found.candidates.known_labels) == 20
     assert found.k_star >= 1
-    assert found.notes[0].startswith("k unsure: no image was called new; the tenth")
+    assert str(found.findings[0]).startswith("k unsure: no image was predicted as new; the tenth")
 
 
 def test_an_image_that_stands_in_as_new_is_not_known_as_well() -> None:
@@ -339,7 +344,7 @@ def test_nothing_called_new_among_a_few_images_is_k_star_0() -> None:
     logits = logits_of([0, 0, 1, 1], 3)
     found = discover(logits, blobs(4, each=1), blobs(4, each=1), num_known=2, config=config())
     assert (found.k_star, len(found.implicit_labels), found.curve) == (0, 0, None)
-    assert found.notes == ["k unsure: no image is called new any more"]
+    assert [finding.status for finding in found.findings] == [Status.K_UNSURE]
 
 
 @pytest.mark.parametrize("novel", ["auto", "no"])
@@ -366,8 +371,7 @@ def test_k_star_is_the_mean_of_both_criteria_rounded_up_within_its_bounds(
     settings = config(k_max=8, k_method="scda")
     found = discover(logits, features, features, num_known=3, config=settings)
     assert found.k_star == k_star
-    bound = ["k at its bound: k_max = 8; try a larger --k-max"]
-    assert found.notes == (bound if k_star == 8 else [])
+    assert found.findings == ((AT_BOUND,) if k_star == 8 else ())
 
 
 @pytest.mark.parametrize(
@@ -394,7 +398,7 @@ def test_k_method_says_whose_count_is_taken(
     settings = config(k_max=8, k_method=method)
     found = discover(logits, features, features, num_known=3, config=settings)
     assert (found.k_star, found.k_graph, found.curve) == (k_star, of_graph, votes(5, 8))
-    assert [note.split(":")[0] for note in found.notes] == ["k at its bound"] * (k_star == 8)
+    assert found.findings == ((AT_BOUND,) if k_star == 8 else ())
 
 
 def test_a_sweep_that_ended_too_soon_is_told_whatever_the_graph_says(
@@ -405,7 +409,7 @@ def test_a_sweep_that_ended_too_soon_is_told_whatever_the_graph_says(
     logits, features = toy(3, 5)
     found = discover(logits, features, features, num_known=3, config=config(k_max=8))
     assert found.k_star == 7
-    assert found.notes == ["k at its bound: k_max = 8; try a larger --k-max"]
+    assert found.findings == (AT_BOUND,)
 
 
 @pytest.mark.parametrize("method", ["scda", "graph", "both"])
@@ -430,12 +434,14 @@ def test_fewer_classes_than_asked_for_are_said() -> None:
     features[60:80], features[80:] = features[60], features[80]  # two distinct images are new
     found = discover(logits, features, features, num_known=3, config=config(k=5))
     assert found.k_star == 2
-    assert found.notes == ["fewer than asked for: 2 classes, not --k 5"]
+    assert [str(finding) for finding in found.findings] == [
+        "fewer than asked for: the new images form 2 classes instead of --k 5; use a smaller --k"
+    ]
 
 
 def test_as_many_classes_as_asked_for_are_no_matter() -> None:
     logits, features = toy(3, 2)
-    assert discover(logits, features, features, num_known=3, config=config(k=5)).notes == []
+    assert discover(logits, features, features, num_known=3, config=config(k=5)).findings == ()
 
 
 def test_given_candidates_are_divided_as_they_are() -> None:
@@ -446,7 +452,8 @@ def test_given_candidates_are_divided_as_they_are() -> None:
     assert found.candidates is candidates
     assert (found.k_star, found.k_graph) == (2, 2)
     assert clustering_accuracy(found.implicit_labels, candidates.implicit // 20 - 3) == 1
-    assert (found.verdict, found.suspects.tolist(), found.k_path, found.notes) == ("", [], (), [])
+    assert (found.verdict, found.suspects.tolist(), found.k_path) == (None, [], ())
+    assert found.findings == ()
 
 
 def test_one_image_of_t_im_is_one_class() -> None:
@@ -464,7 +471,7 @@ def test_k_star_is_no_larger_than_t_im() -> None:
     found = discover(logits_of(labels, 3), features, features, num_known=2, config=config())
     assert found.k_star == 1
     assert found.implicit_labels.tolist() == [0]
-    assert found.notes == []
+    assert found.findings == ()
 
 
 def test_joint_assignment_divides_by_the_clusters_of_the_union() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from scda.adapt.discovery import novelty
 from scda.adapt.discovery.discover import Discovery, nobody
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty import (
     SURE_AGREEMENT,
@@ -167,7 +168,7 @@ def test_a_closed_round_chooses_among_known_classes_alone() -> None:
     predicted = logits.argmax(axis=1)
     assert (found.k_star, found.curve, found.k_graph, found.k_path) == (0, None, None, ())
     assert len(found.candidates.implicit) == len(found.implicit_labels) == 0
-    assert (found.notes, found.verdict) == ([], "")
+    assert (found.findings, found.verdict) == ((), None)
     assert found.suspects.tolist() == [4, 7]
     np.testing.assert_array_equal(found.candidates.known_labels, predicted[found.candidates.known])
     halves = [-(-(predicted == label).sum() // 2) for label in range(3)]
@@ -176,15 +177,9 @@ def test_a_closed_round_chooses_among_known_classes_alone() -> None:
 
 def test_the_verdict_of_the_round_before_stays_true() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (30, 3)).astype(np.float32)
-    before = replace(closed(logits, None, nobody()), verdict="nothing new found: as seen before")
-    assert closed(logits, before, nobody()).verdict == "nothing new found: as seen before"
-
-
-def test_two_closed_rounds_do_not_share_their_notes() -> None:
-    logits = np.zeros((2, 3), np.float32)
-    before = closed(logits, None, nobody())
-    closed(logits, before, nobody()).notes.append("later")
-    assert before.notes == []
+    verdict = Finding(Status.NOTHING_NEW, "as seen before", "look again")
+    before = replace(closed(logits, None, nobody()), verdict=verdict)
+    assert closed(logits, before, nobody()).verdict == verdict
 
 
 def test_few_new_images_are_the_suspects_that_are_unlike_known_classes() -> None:
@@ -192,10 +187,10 @@ def test_few_new_images_are_the_suspects_that_are_unlike_known_classes() -> None
     found = few.judge(np.array([3, 25, *range(60, 68)]))  # the game suspects two known ones
     assert found.suspects.tolist() == list(range(60, 68))
     share = disagreement(few.labels, few.backbone)
-    assert found.verdict == (
-        f"few new images: {share:.1%} of the target disagree with their neighbours, 8 images are "
-        "unlike the known classes; look at their pictures; --novel no gives every image a known "
-        "class, --novel yes finds more"
+    assert str(found.verdict) == (
+        f"few new images: {share:.1%} of the target images disagree with their neighbours, and "
+        "8 images are unlike every known class; inspect the discovered classes; use --novel no to "
+        "give every image a known class, or --novel yes to find more"
     )
 
 
@@ -204,14 +199,14 @@ def test_the_closed_round_itself_stays_as_it_was() -> None:
     before = closed(few.logits, None, np.arange(60, 70))
     found = judged(before, few.logits, few.backbone, neighbourhood(few.backbone), 3)
     assert found.candidates is before.candidates
-    assert (found.k_star, before.verdict, len(before.suspects)) == (0, "", 10)
+    assert (found.k_star, before.verdict, len(before.suspects)) == (0, None, 10)
 
 
 def test_nothing_is_new_where_neighbours_agree() -> None:
     found = with_few_new(scattered=False).judge(np.arange(60, 70))
-    assert found.verdict == (
-        "nothing new found: 0.0% of the target disagree with their neighbours; a few new ones "
-        "could be missed; --novel yes looks"
+    assert str(found.verdict) == (
+        "nothing new found: 0.0% of the target images disagree with their neighbours; a small new "
+        "class may be missed; use --novel yes to search for new classes"
     )
     assert found.suspects.tolist() == []
 
@@ -220,21 +215,27 @@ def test_nothing_is_new_where_no_suspect_is_unlike_the_known_classes() -> None:
     few = with_few_new()
     for suspects in (nobody(), np.array([3, 25])):
         found = few.judge(suspects)
-        assert found.verdict.startswith("nothing new found: ")
+        assert found.verdict is not None
+        assert found.verdict.status is Status.NOTHING_NEW
         assert found.suspects.tolist() == []
 
 
 @pytest.mark.parametrize(
     ("share", "status"),
-    [(0.0, "nothing new"), (SURE_AGREEMENT, "nothing new"), (SURE_AGREEMENT + 1e-6, "few new")],
+    [
+        (0.0, Status.NOTHING_NEW),
+        (SURE_AGREEMENT, Status.NOTHING_NEW),
+        (SURE_AGREEMENT + 1e-6, Status.FEW_NEW),
+    ],
 )
 def test_the_threshold_is_of_the_share_that_disagrees(
-    share: float, status: str, monkeypatch: pytest.MonkeyPatch
+    share: float, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(novelty, "disagreement", lambda labels, backbone: share)
     found = with_few_new().judge(np.arange(60, 70))
-    assert found.verdict.startswith(status)
-    assert f": {share:.1%} of the target disagree" in found.verdict
+    assert found.verdict is not None
+    assert found.verdict.status is status
+    assert found.verdict.found.startswith(f"{share:.1%} of the target images disagree")
 
 
 def test_an_odd_picture_alone_is_no_suspect() -> None:

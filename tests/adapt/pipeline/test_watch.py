@@ -7,6 +7,7 @@ from torch import nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.pipeline.events import Events
 from scda.adapt.pipeline.watch import Watch, steps_before
 from scda.adapt.runs.folder import RunFolder
@@ -16,7 +17,7 @@ from scda.adapt.training.runner import Stage
 
 CONFIG = TrainConfig(pretrain_steps=100, round_steps=60, rounds=3, lr=0.01)
 NETWORKS = Networks(nn.Identity(), nn.Identity())
-ONE_SIDED = "game collapsed: for a whole round"
+ONE_SIDED = Finding(Status.GAME_COLLAPSED, "for a whole round", "use another --lr")
 
 
 def watch(run: Path, **changes: Any) -> Watch:
@@ -29,7 +30,7 @@ def watch(run: Path, **changes: Any) -> Watch:
 
 
 def stage(number: int, **fields: Any) -> Stage:
-    found = Discovery(2, Candidates(nobody(), nobody(), nobody()), nobody(), None, [])
+    found = Discovery(2, Candidates(nobody(), nobody(), nobody()), nobody(), None)
     usual = {"unknown_share": 0.4, "losses": {"source": 0.5}, "seconds": 1.0}
     return Stage(**{"round": number, **usual, "discovery": found if number else None, **fields})
 
@@ -61,9 +62,9 @@ def test_a_warning_is_said_once_and_written_every_time(
 ) -> None:
     watching = watch(tmp_path)
     for number in (1, 2):
-        watching.on_stage(stage(number, warnings=(ONE_SIDED,)), NETWORKS)
+        watching.on_stage(stage(number, findings=(ONE_SIDED,)), NETWORKS)
     assert capsys.readouterr().err.count(f"warning: {ONE_SIDED}") == 1
-    assert [line["warnings"] for line in watching.run.records()] == [[ONE_SIDED]] * 2
+    assert [line["warnings"] for line in watching.run.records()] == [[str(ONE_SIDED)]] * 2
 
 
 def test_unsteady_training_is_told_with_what_to_try(
@@ -71,7 +72,8 @@ def test_unsteady_training_is_told_with_what_to_try(
 ) -> None:
     watch(tmp_path).on_stage(stage(1, skipped=4, returns=1), NETWORKS)
     said = capsys.readouterr().err
-    assert "4 steps without a finite loss were skipped, 1 returns to the last checkpoint" in said
+    assert "4 steps without a finite loss were skipped" in said
+    assert "training returned to the last checkpoint 1 times" in said
     assert "a smaller --lr than 0.01" in said
 
 

@@ -50,6 +50,26 @@ def test_every_class_has_its_pictures_with_a_text(tiny_run: Path) -> None:
         assert typical <= set(found.alts)
 
 
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("k unsure: counts differ; set --k", "<b>k unsure</b>: counts differ; set --k"),
+        ("weak transfer: 0.62 times, want 0.7", "<b>weak transfer</b>: 0.62 times, want 0.7"),
+        ("a line: of another version", '<p class="note">a line: of another version</p>'),
+    ],
+)
+def test_notes_of_any_version_are_shown(
+    note: str, shown: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def noted(folder: Path) -> Manifest:
+        return replace(read_manifest(folder), run={"notes": [note]})
+
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    monkeypatch.setattr(report, "read_manifest", noted)
+    assert shown in write_report(run, Reporter(quiet=True)).read_text()
+
+
 def test_the_page_loads_nothing_from_elsewhere(tiny_run: Path) -> None:
     # What matplotlib's SVG links to are parts of itself.
     addresses = page(tiny_run / "report.html").addresses

@@ -15,6 +15,7 @@ from scda.adapt.config import TrainConfig, resolve
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery import novelty
 from scda.adapt.discovery.discover import Candidates, Discovery, discover
+from scda.adapt.discovery.findings import Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import neighbourhood, propagated
 from scda.adapt.discovery.sweep import contingency
@@ -102,7 +103,7 @@ def predictions(adapted: Adapted, target: Tensor = TARGET.features) -> Labels:
 
 
 def statuses(adapted: Adapted) -> list[str]:
-    return [note.split(":")[0] for note in adapted.notes]
+    return [finding.status for finding in adapted.findings]
 
 
 def outputs(networks: Networks) -> int:
@@ -185,7 +186,7 @@ def test_who_fixes_the_number_says_that_there_are_new_classes() -> None:
 def test_without_rounds_the_pretrained_model_is_the_result() -> None:
     found = run(config(rounds=0))
     assert outputs(found.adapted.networks) == KNOWN + 1
-    assert (found.adapted.discovery, found.adapted.notes) == (None, [])
+    assert (found.adapted.discovery, found.adapted.findings) == (None, [])
     assert len(found.stages) == 1
 
 
@@ -200,7 +201,7 @@ def test_no_new_class_is_wanted_and_none_is_given() -> None:
 
 
 def test_of_a_target_without_new_classes_nothing_is_said_where_none_is_wanted() -> None:
-    assert run(config(novel="no", round_steps=20), CLOSED.features).adapted.notes == []
+    assert run(config(novel="no", round_steps=20), CLOSED.features).adapted.findings == []
 
 
 def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
@@ -209,7 +210,7 @@ def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
     assert outputs(found.adapted.networks) > KNOWN
     assert not {"nothing new found", "few new images"} & set(statuses(found.adapted))
     assert found.adapted.discovery is not None
-    assert found.adapted.discovery.verdict == ""
+    assert found.adapted.discovery.verdict is None
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
@@ -219,8 +220,8 @@ def test_auto_finds_nothing_where_nothing_is_and_says_so_once(
     monkeypatch.setattr(novelty, "SURE_SHARE", 1.0)  # the game alone may call a third unknown
     found = run(config(novel="auto", rounds=rounds), CLOSED.features)
     assert outputs(found.adapted.networks) == KNOWN
-    assert len(found.adapted.notes) == 1
-    assert found.adapted.notes[0].startswith("nothing new found: ")
+    assert len(found.adapted.findings) == 1
+    assert found.adapted.findings[0].status is Status.NOTHING_NEW
     predicted = predictions(found.adapted, CLOSED.features)
     assert (predicted == CLOSED.labels.numpy()).mean() > 0.95
 
@@ -258,7 +259,7 @@ def test_rounds_of_few_new_images_are_closed_then_of_suspects_then_as_usual(few:
     assert of_suspects.k_path == (of_suspects.k_star,)
     assert usual.k_path == (of_suspects.k_star, usual.k_star)
     assert closed.verdict == of_suspects.verdict == usual.verdict
-    assert few.adapted.notes.count(usual.verdict) == 1
+    assert [finding is usual.verdict for finding in few.adapted.findings].count(True) == 1
 
 
 def test_a_target_of_many_known_classes_and_no_new_one_ends_closed() -> None:
@@ -366,7 +367,7 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
         assert resumed == ([(killed_after - 1, 0)] if killed_after else [])
         expected = weights(whole)
         assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
-        assert again.notes == whole.notes
+        assert again.findings == whole.findings
         assert again.discovery is not None
         assert whole.discovery is not None
         np.testing.assert_array_equal(
@@ -411,7 +412,7 @@ def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_to_the_same_weights(
     assert resumed == [(stage - 1, 4)]
     expected = weights(whole)
     assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
-    assert again.notes == whole.notes
+    assert again.findings == whole.findings
 
 
 class Losing:
@@ -502,9 +503,9 @@ def test_a_run_that_diverges_before_any_round_ends_has_nothing(
 
 
 def test_a_game_that_one_side_wins_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.guards._LEAST", 1.1)  # nothing is enough
+    monkeypatch.setattr("scda.adapt.discovery.diagnostics._MIN_SHARE", 1.1)  # nothing is enough
     found = run(config(**SHORT))
-    assert [len(stage.warnings) for stage in found.stages] == [0, 1, 1]
+    assert [len(stage.findings) for stage in found.stages] == [0, 1, 1]
     assert statuses(found.adapted).count("game collapsed") == 1
 
 
@@ -524,7 +525,7 @@ def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in
         again = run(settings, FEW_NEW.features, folder, source=MANY_SOURCE).adapted
         expected = weights(few.adapted)
         assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
-        assert again.notes == few.adapted.notes
+        assert again.findings == few.adapted.findings
         assert again.discovery is not None
         assert few.adapted.discovery is not None
         assert again.discovery.k_path == few.adapted.discovery.k_path
@@ -538,7 +539,7 @@ def test_a_run_killed_after_its_last_checkpoint_says_the_same(
     whole = run(settings, folder=tmp_path).adapted
     again = run(settings, folder=tmp_path)
     assert again.stages == []
-    assert again.adapted.notes == whole.notes
+    assert again.adapted.findings == whole.findings
     assert "k unsure" in statuses(whole)
 
 
@@ -594,7 +595,7 @@ def test_statistics_for_inference_are_of_training_or_of_the_target_as_asked() ->
 
 def test_pseudo_labels_put_discovered_classes_behind_the_known() -> None:
     candidates = Candidates(np.array([5, 0]), np.array([1, 2]), np.array([3, 1]))
-    pseudo = pseudo_labelled(Discovery(2, candidates, np.array([1, 0]), None, []), 3)
+    pseudo = pseudo_labelled(Discovery(2, candidates, np.array([1, 0]), None), 3)
     assert pseudo.rows.tolist() == [5, 0, 3, 1]
     assert pseudo.labels.tolist() == [1, 2, 4, 3]
 
@@ -602,7 +603,7 @@ def test_pseudo_labels_put_discovered_classes_behind_the_known() -> None:
 def test_pseudo_labels_of_a_closed_round_are_known() -> None:
     nothing = np.empty(0, np.int64)
     candidates = Candidates(np.array([1]), np.array([0]), nothing)
-    pseudo = pseudo_labelled(Discovery(0, candidates, nothing, None, []), 3)
+    pseudo = pseudo_labelled(Discovery(0, candidates, nothing, None), 3)
     assert pseudo.labels.tolist() == [0]
     assert pseudo.labels.dtype == torch.int64
 

@@ -7,6 +7,7 @@ import torch
 from torch import Generator, nn
 
 from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.sweep import Curve
 from scda.adapt.training.checkpoint import PAUSED, Pause, State, load, load_pause, save, save_pause
 from scda.adapt.training.loop import Progress
@@ -14,6 +15,7 @@ from scda.adapt.training.networks import Networks
 from scda.models.errors import GateError
 from scda.models.network import FeatureHead
 
+K_UNSURE = Finding(Status.K_UNSURE, "a count", "a look")
 CURVE = Curve([3, 4], [2.0, 1.0], [0.5, 1.0], 4, [4], 3)
 
 
@@ -21,19 +23,19 @@ def state(round_number: int, discovery: Discovery | None = None) -> State:
     torch.manual_seed(round_number)
     head = FeatureHead(5, (4, 3))
     return State(
-        round_number, Networks(head, nn.Linear(3, 2 + round_number)), discovery, 0.25, ("a: b",)
+        round_number, Networks(head, nn.Linear(3, 2 + round_number)), discovery, 0.25, (K_UNSURE,)
     )
 
 
-def found(notes: list[str]) -> Discovery:
+def found(*findings: Finding) -> Discovery:
     candidates = Candidates(np.array([4, 6]), np.array([1, 0]), np.array([0, 2, 3]))
     return Discovery(
         2,
         candidates,
         np.array([1, 0, 1]),
         CURVE,
-        notes,
-        verdict="few new images: as seen",
+        findings,
+        verdict=Finding(Status.FEW_NEW, "as seen", "inspect"),
         suspects=np.array([2, 5, 9]),
         k_scda=5,
         k_graph=3,
@@ -61,7 +63,7 @@ def test_without_a_checkpoint_there_is_nothing_to_load(tmp_path: Path) -> None:
 
 
 def test_what_was_saved_comes_back(tmp_path: Path) -> None:
-    saved = state(1, found(["k unsure: a note"]))
+    saved = state(1, found(K_UNSURE))
     save(tmp_path, saved, Generator())
     form = fresh()
     loaded = load(tmp_path, form, Generator())
@@ -70,11 +72,11 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert not same_weights(form.head, saved.networks.head)  # only its form was asked for
     assert same_weights(loaded.networks.head, saved.networks.head)
     assert same_weights(loaded.networks.classifier, saved.networks.classifier)
-    assert (loaded.unknown_share, loaded.warnings) == (0.25, ("a: b",))
+    assert (loaded.unknown_share, loaded.findings) == (0.25, (K_UNSURE,))
     assert loaded.discovery is not None
     assert loaded.discovery.curve == CURVE
-    assert (loaded.discovery.k_star, loaded.discovery.notes) == (2, ["k unsure: a note"])
-    before = found([])
+    assert (loaded.discovery.k_star, loaded.discovery.findings) == (2, (K_UNSURE,))
+    before = found()
     for name in ("verdict", "k_scda", "k_graph", "k_path"):
         assert getattr(loaded.discovery, name) == getattr(before, name)
     for actual, expected in (
@@ -104,12 +106,12 @@ def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
 
 def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
     nothing = Candidates(np.array([4]), np.array([1]), nobody())
-    save(tmp_path, state(1, Discovery(0, nothing, nobody(), None, [])), Generator())
+    save(tmp_path, state(1, Discovery(0, nothing, nobody(), None)), Generator())
     loaded = load(tmp_path, fresh(), Generator())
     assert loaded is not None
     found = loaded.discovery
     assert found is not None
-    assert (found.k_star, found.verdict, found.k_graph, found.k_path) == (0, "", None, ())
+    assert (found.k_star, found.verdict, found.k_graph, found.k_path) == (0, None, None, ())
     for rows in (found.candidates.implicit, found.implicit_labels, found.suspects):
         assert rows.shape == (0,)
         assert rows.dtype == np.int64
@@ -166,7 +168,7 @@ def paused(round_number: int) -> Pause:
     optimizer.step()
     progress = Progress(7, (2, 5), optimizer.state_dict())
     begun = Generator().manual_seed(3).get_state()
-    return Pause(round_number, of.networks, found(["a note"]), progress, 2, begun)
+    return Pause(round_number, of.networks, found(K_UNSURE), progress, 2, begun)
 
 
 def test_a_pause_comes_back_with_its_optimiser_and_its_random_generators(tmp_path: Path) -> None:
@@ -217,10 +219,10 @@ def test_a_finished_stage_takes_its_pause_away(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
-    save(tmp_path, state(1, found([])), Generator())
+    save(tmp_path, state(1, found()), Generator())
     fields = torch.load(tmp_path / "round-0001.pt", weights_only=True)
     of_model = {"round", "head", "classifier", "backbone", "discovery"}
-    assert set(fields) == of_model | {"unknown_share", "warnings", "generator", "random"}
+    assert set(fields) == of_model | {"unknown_share", "findings", "generator", "random"}
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
@@ -269,7 +271,7 @@ def test_when_none_can_be_read_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_no_damaged_byte_ends_in_another_error(tmp_path: Path) -> None:
-    save(tmp_path, state(0, found(["note"])), Generator())
+    save(tmp_path, state(0, found(K_UNSURE)), Generator())
     path = tmp_path / "round-0000.pt"
     data, rng = path.read_bytes(), np.random.default_rng(0)
     for position in rng.integers(0, len(data), 60):

@@ -18,6 +18,7 @@ from benchmarks.open_set.runs import (
     trade_off,
 )
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.evaluation.metrics import open_set
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=2, novel="yes")
@@ -82,8 +83,8 @@ def test_scores_of_a_case_worked_by_hand() -> None:
     before, after = np.array([2, 2, 1, 2, 2]), np.array([0, 2, 1, 2, 0])
     truth = np.array([0, 0, 1, 2, 2])
     probabilities = np.eye(3, dtype=np.float32)[after]
-    rounds, notes = [before, after], ["k unsure: why"]
-    trained = Trained(probabilities, probabilities, rounds, [1, 1], notes, 1.234)
+    rounds, findings = [before, after], [Finding(Status.K_UNSURE, "why", "inspect")]
+    trained = Trained(probabilities, probabilities, rounds, [1, 1], findings, 1.234)
     record = scores(trained, truth, 2)
     assert record["os_star"] == 75.0  # classes 0 and 1: 1/2 and 1
     assert record["unk_pooled"] == 50.0

@@ -3,10 +3,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scda.adapt.discovery.diagnostics import (
+    MIN_SIMILARITY,
+    diagnose,
+    empty_classes,
+    one_sided_game,
+    transfer_similarity,
+)
 from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.sweep import Curve
-from scda.adapt.discovery.trust import LEAST_RESEMBLANCE, resemblance, warnings
 from scda.models.index import Ids
 
 KNOWN, EACH, WIDTH = 4, 10, 8
@@ -22,24 +29,25 @@ def images(labels: Ids, *, spread: float = 0.1, seed: int = 0) -> Points:
 def discovery(**fields: Any) -> Discovery:
     """Return one that nothing is wrong with; fields are changed."""
     candidates = Candidates(nobody(), nobody(), np.arange(6))
-    usual: dict[str, Any] = {"k_star": 3, "candidates": candidates, "curve": CURVE, "notes": []}
+    usual: dict[str, Any] = {"k_star": 3, "candidates": candidates, "curve": CURVE}
     usual |= {"implicit_labels": np.arange(6) % 3, "k_scda": 3, "k_graph": 3}
     usual |= {"k_path": (3, 3)}
     return Discovery(**{**usual, **fields})
 
 
 def found(**fields: Any) -> list[str]:
-    """Return the warnings of a run that nothing is wrong with; fields are changed."""
+    """Return the findings of a run that nothing is wrong with; fields are changed."""
     usual: dict[str, Any] = {"source": images(LABELS), "source_labels": LABELS}
     usual |= {"target": images(LABELS, seed=1), "predicted": LABELS, "num_known": KNOWN}
-    return warnings(**{**usual, "discovery": discovery(), **fields})
+    return [str(line) for line in diagnose(**{**usual, "discovery": discovery(), **fields})]
 
 
-def statuses(lines: list[str]) -> list[str]:
-    return [line.split(":")[0] for line in lines]
+def begin(lines: list[str], *statuses: str) -> bool:
+    pairs = zip(lines, statuses, strict=True)
+    return all(line.startswith(f"{status}: ") for line, status in pairs)
 
 
-def resemblance_by_hand(
+def similarity_by_hand(
     source: list[list[float]],
     source_labels: list[int],
     target: list[list[float]],
@@ -67,7 +75,7 @@ def resemblance_by_hand(
     return (sum(of_target) / len(of_target)) / (sum(of_source) / len(of_source))
 
 
-def test_nothing_is_said_where_all_is_well() -> None:
+def test_nothing_is_found_where_all_is_well() -> None:
     assert found() == []
     assert found(discovery=None) == []
     closed = discovery(k_star=0, curve=None, k_scda=None, k_graph=None, k_path=())
@@ -75,78 +83,79 @@ def test_nothing_is_said_where_all_is_well() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_resemblance_is_its_definition(seed: int) -> None:
+def test_similarity_is_its_definition(seed: int) -> None:
     rng = np.random.default_rng(seed)
     source_labels = np.concatenate([np.arange(3), rng.integers(0, 3, 20)])
     source = rng.normal(0.5, 1, (23, 5)).astype(np.float32)
     target = rng.normal(0.5, 1, (15, 5)).astype(np.float32)
     predicted = np.concatenate([[0], rng.integers(0, 5, 14)])
-    expected = resemblance_by_hand(
+    expected = similarity_by_hand(
         source.tolist(), source_labels.tolist(), target.tolist(), predicted.tolist(), 3
     )
-    actual = resemblance(source, source_labels, target, predicted, 3)
+    actual = transfer_similarity(source, source_labels, target, predicted, 3)
     assert actual == pytest.approx(expected, abs=1e-5)  # float32 cosines
 
 
-def test_resemblance_worked_by_hand() -> None:
+def test_similarity_worked_by_hand() -> None:
     source = np.array([[3, 0], [0, 5]], np.float32)
     target = np.array([[3, 4], [0, 1], [-1, 0]], np.float32)
-    # Cosines to the centre of the class: 0.6 and 1; the third is called new and does not count.
-    actual = resemblance(source, np.array([0, 1]), target, np.array([0, 1, 2]), 2)
+    # Cosines to the centre of the class: 0.6 and 1; the third, predicted as new, is left out.
+    actual = transfer_similarity(source, np.array([0, 1]), target, np.array([0, 1, 2]), 2)
     assert actual == pytest.approx((0.6 + 1) / 2)
 
 
-def test_source_images_resemble_their_class_by_1() -> None:
+def test_source_images_have_similarity_1() -> None:
     source = images(LABELS, spread=0.5)
-    assert resemblance(source, LABELS, 7 * source, LABELS, KNOWN) == pytest.approx(1)
+    assert transfer_similarity(source, LABELS, 7 * source, LABELS, KNOWN) == pytest.approx(1)
 
 
-def test_wrong_classes_resemble_less() -> None:
+def test_wrong_classes_are_less_similar() -> None:
     source = images(LABELS)
-    assert resemblance(source, LABELS, source, (LABELS + 1) % KNOWN, KNOWN) < 0.2
+    assert transfer_similarity(source, LABELS, source, (LABELS + 1) % KNOWN, KNOWN) < 0.2
 
 
-def test_resemblance_is_0_where_nobody_is_called_known() -> None:
+def test_similarity_is_0_where_no_image_is_predicted_known() -> None:
     source = images(LABELS)
-    assert resemblance(source, LABELS, source, np.full(len(LABELS), KNOWN), KNOWN) == 0
+    assert transfer_similarity(source, LABELS, source, np.full(len(LABELS), KNOWN), KNOWN) == 0
 
 
-def test_collapsed_where_nearly_all_is_called_new() -> None:
+def test_collapsed_where_nearly_all_is_predicted_as_new() -> None:
     predicted = np.where(np.arange(40) % 10 == 0, LABELS, KNOWN)  # 36 of 40 are new
     assert found(predicted=predicted) == []
     predicted[0] = KNOWN
     assert found(predicted=predicted) == [
-        "collapsed: 92% of the target are called new and 3 of 4 known classes found; is it the "
-        "right target? if the known classes are there, label some of it"
+        "collapsed: 92% of the target is predicted as new, and 3 of 4 known classes are found; "
+        "check that it is the right target; if it is, label some of its images"
     ]
 
 
 def test_collapsed_where_fewer_than_half_of_the_known_classes_are_found() -> None:
     assert found(target=images(LABELS % 2), predicted=LABELS % 2) == []
     lines = found(target=images(0 * LABELS), predicted=0 * LABELS)
-    assert statuses(lines) == ["collapsed"]
-    assert "0% of the target are called new and 1 of 4 known classes found" in lines[0]
+    assert begin(lines, "collapsed")
+    assert "0% of the target is predicted as new, and 1 of 4 known classes are found" in lines[0]
 
 
-def test_all_called_new_is_both_collapsed_and_weak() -> None:
+def test_all_predicted_as_new_is_both_collapsed_and_weak() -> None:
     lines = found(predicted=np.full(40, KNOWN + 1))
-    assert statuses(lines) == ["collapsed", "weak transfer"]
-    assert "100% of the target are called new and 0 of 4 known classes" in lines[0]
-    assert "0.00 times" in lines[1]
+    assert begin(lines, "collapsed", "weak transfer")
+    assert "100% of the target is predicted as new, and 0 of 4 known classes" in lines[0]
+    assert " is 0.0% of" in lines[1]
 
 
 def test_weak_transfer_where_target_images_are_unlike_their_class() -> None:
     source = images(LABELS, spread=0)
     target = (0.6 * np.eye(WIDTH)[LABELS] + 0.8 * np.eye(WIDTH)[LABELS + KNOWN]).astype(np.float32)
     assert found(source=source, target=target) == [
-        "weak transfer: images called known resemble their class 0.60 times as much as source "
-        "images do, want 0.7; check known classes in the report, or use another backbone"
+        "weak transfer: similarity of target images to their known class is 60.0% of the source's "
+        "own (expected at least 70%); check the known classes in the report, or use another "
+        "backbone"
     ]
 
 
-def test_transfer_is_weak_just_below_the_least_resemblance() -> None:
+def test_transfer_is_weak_just_below_the_least_similarity() -> None:
     source = images(LABELS, spread=0)
-    for cosine, weak in ((LEAST_RESEMBLANCE + 0.001, False), (LEAST_RESEMBLANCE - 0.001, True)):
+    for cosine, weak in ((MIN_SIMILARITY + 0.001, False), (MIN_SIMILARITY - 0.001, True)):
         aside = np.sqrt(1 - cosine**2) * np.eye(WIDTH)[LABELS + KNOWN]
         target = (cosine * np.eye(WIDTH)[LABELS] + aside).astype(np.float32)
         assert bool(found(source=source, target=target)) == weak
@@ -156,8 +165,8 @@ def test_transfer_is_weak_just_below_the_least_resemblance() -> None:
 def test_k_is_unsure_where_one_estimate_is_twice_the_other(k_scda: int, k_graph: int) -> None:
     doubted = discovery(k_scda=k_scda, k_graph=k_graph)
     assert found(discovery=doubted) == [
-        f"k unsure: {k_scda} new classes by Algorithm 1, {k_graph} by the graph; look at the "
-        "discovered classes, then fix --k"
+        f"k unsure: Algorithm 1 counts {k_scda} new classes and the graph {k_graph}; inspect the "
+        "discovered classes, then set --k"
     ]
 
 
@@ -177,7 +186,7 @@ def test_a_given_k_is_not_doubted() -> None:
 def test_k_is_unstable_where_the_last_two_rounds_differ_by_half(path: tuple[int, ...]) -> None:
     numbers = ", ".join(str(k_star) for k_star in path[-5:])
     assert found(discovery=discovery(k_path=path)) == [
-        f"unstable k: k* went {numbers} in the last rounds; more --rounds, or fix --k"
+        f"unstable k: k* was {numbers} in the last rounds; use more --rounds, or set --k"
     ]
 
 
@@ -186,8 +195,58 @@ def test_k_is_stable_where_the_last_two_rounds_are_close(path: tuple[int, ...]) 
     assert found(discovery=discovery(k_path=path)) == []
 
 
-def test_every_warning_is_one_line_that_says_what_to_do() -> None:
+def test_every_finding_is_one_line_that_says_what_to_do() -> None:
     doubted = discovery(k_star=1, k_scda=1, k_graph=3, k_path=(3, 1))
     lines = found(predicted=np.full(40, KNOWN), discovery=doubted)
-    assert statuses(lines) == ["collapsed", "weak transfer", "k unsure", "unstable k"]
+    assert begin(lines, "collapsed", "weak transfer", "k unsure", "unstable k")
     assert all("; " in line and "\n" not in line for line in lines)
+
+
+def of_round(k_star: int, *, verdict: Finding | None = None) -> Discovery:
+    candidates = Candidates(nobody(), nobody(), nobody())
+    return Discovery(k_star, candidates, nobody(), None, verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "what_to_change"),
+    [
+        (0.0, 0.009, "fewer pretrain_steps"),
+        (1.0, 0.991, "more pretrain_steps"),
+        (0.0, 0.02, None),  # it found its way back
+        (0.02, 0.0, None),  # not yet a whole round
+        (1.0, 0.98, None),
+        (0.5, 0.5, None),
+        (0.0, 1.0, None),
+    ],
+)
+def test_a_game_that_one_side_wins_for_a_whole_round_is_found(
+    before: float, after: float, what_to_change: str | None
+) -> None:
+    findings = one_sided_game(before, after, of_round(3))
+    assert len(findings) == (what_to_change is not None)
+    for finding in findings:
+        assert finding.status is Status.GAME_COLLAPSED
+        assert what_to_change is not None
+        assert what_to_change in finding.advice
+
+
+@pytest.mark.parametrize(
+    "discovery",
+    [of_round(0), of_round(2, verdict=Finding(Status.FEW_NEW, "as seen", "inspect"))],
+)
+def test_few_predicted_as_new_are_no_fault_where_few_are_expected(discovery: Discovery) -> None:
+    assert one_sided_game(0.0, 0.0, discovery) == []
+    assert len(one_sided_game(1.0, 1.0, discovery)) == 1
+
+
+def test_classes_without_an_image_are_named() -> None:
+    names = ["cat", "dog", "discovered-000"]
+    assert empty_classes(np.array([0, 1, 2, 1]), names) == []
+    (finding,) = empty_classes(np.array([1, 1]), names)
+    assert finding.status is Status.EMPTY_CLASS
+    assert finding.found == "no target image is predicted as cat, discovered-000"
+
+
+def test_many_empty_classes_are_counted() -> None:
+    (finding,) = empty_classes(np.array([0]), [f"c{number}" for number in range(9)])
+    assert finding.found.endswith(" as c1, c2, c3, c4, c5 and 3 more")

@@ -1,0 +1,148 @@
+"""Diagnostics of a run: what its user should know before relying on the result."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.kmeans import Points
+from scda.models.index import Ids, normalised
+
+# Chosen on Office-31, protocol P1 and its treated images; docs/method.md says how well they hold.
+MIN_SIMILARITY = 0.7  # of target images to their class, where source images have 1
+_MAX_NEW_SHARE = 0.9  # of the target; above, the known classes are not found
+_K_RATIO = 2  # one estimate of k* over the other; from here on they disagree
+_K_STEP = 1.5  # k* of one round over that of the next; above, k* is not settled
+_MIN_SHARE, _MAX_SHARE = 0.01, 0.99  # predicted as new; outside, one player of the game has won
+_SHOWN_ROUNDS = 5
+_SHOWN_NAMES = 5
+
+
+def diagnose(
+    *,
+    source: Points,
+    source_labels: Ids,
+    target: Points,
+    predicted: Ids,
+    num_known: int,
+    discovery: Discovery | None,
+) -> list[Finding]:
+    """Return a finding for everything at the end of a run that is not as expected.
+
+    Args:
+        source: Backbone features of the source, (N, D_backbone).
+        source_labels: Labels of the source, (N,), 0 to K - 1.
+        target: Backbone features of the target, (M, D_backbone).
+        predicted: Predictions of the last round, (M,); K and more are new.
+        num_known: Number of known classes, K.
+        discovery: Discovery of the last round; None without a round.
+    """
+    similarity = transfer_similarity(source, source_labels, target, predicted, num_known)
+    return [
+        *_collapse(predicted, num_known),
+        *_weak_transfer(similarity),
+        *(_doubts_about_k(discovery) if discovery else []),
+    ]
+
+
+def transfer_similarity(
+    source: Points, source_labels: Ids, target: Points, predicted: Ids, num_known: int
+) -> float:
+    """Return the similarity of target images to their known class, relative to the source's own.
+
+    Similarity is the mean cosine to the centre of the class in the source. The result divides that
+    of the target images predicted known by that of the source images; it is 0 where no target
+    image is predicted known.
+    """
+    points, others = normalised(source), normalised(target)
+    centres = normalised(
+        np.stack([points[source_labels == label].mean(axis=0) for label in range(num_known)])
+    )
+    known = predicted < num_known
+    if not known.any():
+        return 0.0
+    of_source = np.einsum("nd,nd->n", points, centres[source_labels]).mean()
+    of_target = np.einsum("nd,nd->n", others[known], centres[predicted[known]])
+    return float(of_target.mean() / of_source)
+
+
+def one_sided_game(before: float, after: float, discovery: Discovery) -> list[Finding]:
+    """Return a finding where one player of the adversarial game won for a whole round.
+
+    Args:
+        before: Share of the target predicted as new when the round began, 0 to 1.
+        after: The same share at the end of the round.
+        discovery: Discovery of the round. Where it expects few new images or none, a small share
+            is no fault.
+    """
+    expects_new = discovery.k_star > 0 and discovery.verdict is None
+    if max(before, after) < _MIN_SHARE and expects_new:
+        found = f"less than {_MIN_SHARE:.0%} of the target was predicted as new for a whole round"
+        advice = 'set fewer pretrain_steps and adversary = "sample" in --config, or use --novel no'
+        return [Finding(Status.GAME_COLLAPSED, found, advice)]
+    if min(before, after) > _MAX_SHARE:
+        found = f"more than {_MAX_SHARE:.0%} of the target was predicted as new for a whole round"
+        advice = (
+            "check that it is the right target, then set more pretrain_steps in --config or use "
+            "a smaller --lr"
+        )
+        return [Finding(Status.GAME_COLLAPSED, found, advice)]
+    return []
+
+
+def empty_classes(predicted: Ids, names: Sequence[str]) -> list[Finding]:
+    """Return a finding that names the classes without a target image, if there are any.
+
+    Args:
+        predicted: Output index of every target image, (N,).
+        names: Names of the outputs.
+    """
+    sizes = np.bincount(predicted, minlength=len(names))
+    empty = [name for name, size in zip(names, sizes, strict=True) if not size]
+    if not empty:
+        return []
+    more = f" and {len(empty) - _SHOWN_NAMES} more" if len(empty) > _SHOWN_NAMES else ""
+    found = f"no target image is predicted as {', '.join(empty[:_SHOWN_NAMES])}{more}"
+    return [Finding(Status.EMPTY_CLASS, found, "check whether the target holds such images")]
+
+
+def _collapse(predicted: Ids, num_known: int) -> list[Finding]:
+    share = float((predicted >= num_known).mean())
+    classes = len(np.unique(predicted[predicted < num_known]))
+    if share <= _MAX_NEW_SHARE and 2 * classes >= num_known:
+        return []
+    found = (
+        f"{share:.0%} of the target is predicted as new, and {classes} of {num_known} known "
+        "classes are found"
+    )
+    advice = "check that it is the right target; if it is, label some of its images"
+    return [Finding(Status.COLLAPSED, found, advice)]
+
+
+def _weak_transfer(similarity: float) -> list[Finding]:
+    if similarity >= MIN_SIMILARITY:
+        return []
+    found = (
+        f"similarity of target images to their known class is {similarity:.1%} of the source's own "
+        f"(expected at least {MIN_SIMILARITY:.0%})"
+    )
+    advice = "check the known classes in the report, or use another backbone"
+    return [Finding(Status.WEAK_TRANSFER, found, advice)]
+
+
+def _doubts_about_k(discovery: Discovery) -> list[Finding]:
+    doubts, path = [], discovery.k_path
+    if discovery.k_scda and discovery.k_graph:
+        low, high = sorted((discovery.k_scda, discovery.k_graph))
+        if high >= _K_RATIO * low:
+            found = (
+                f"Algorithm 1 counts {discovery.k_scda} new classes and the graph "
+                f"{discovery.k_graph}"
+            )
+            advice = "inspect the discovered classes, then set --k"
+            doubts.append(Finding(Status.K_UNSURE, found, advice))
+    if len(path) > 1 and max(path[-2:]) > _K_STEP * min(path[-2:]):
+        found = f"k* was {', '.join(map(str, path[-_SHOWN_ROUNDS:]))} in the last rounds"
+        doubts.append(Finding(Status.K_UNSTABLE, found, "use more --rounds, or set --k"))
+    return doubts

@@ -1,0 +1,41 @@
+"""What a run found that its user should know: a status, what was found, and what to do about it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Kind of a finding; the values stand in bundle.json."""
+
+    OK = "ok"
+    NOTHING_NEW = "nothing new found"
+    FEW_NEW = "few new images"
+    WEAK_TRANSFER = "weak transfer"
+    COLLAPSED = "collapsed"
+    K_UNSURE = "k unsure"
+    K_UNSTABLE = "unstable k"
+    K_AT_BOUND = "k at its bound"
+    FEWER_THAN_K = "fewer than asked for"
+    GAME_COLLAPSED = "game collapsed"
+    UNSTEADY = "unsteady training"
+    DIVERGED = "diverged"
+    EMPTY_CLASS = "empty class"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing the user should know of a run."""
+
+    status: Status
+    found: str  # what was measured, and what was expected
+    advice: str  # what to do
+
+    def __str__(self) -> str:
+        """Return the finding as one line of text."""
+        return f"{self.status}: {self.found}; {self.advice}"
+
+
+def statuses(findings: Iterable[Finding]) -> tuple[str, ...]:
+    """Return each status once, in the order of the findings; `ok` where there is no finding."""
+    return tuple(dict.fromkeys(finding.status.value for finding in findings)) or (Status.OK.value,)
