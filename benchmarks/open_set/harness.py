@@ -1,31 +1,25 @@
 """The command of every benchmark: plan the runs, do what is missing, keep it, print the tables."""
 
 import argparse
-import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.open_set import projection, results, stress, tables
 from benchmarks.open_set.baselines import METHODS, measure_other
 from benchmarks.open_set.estimators import k_runs, measure_k
+from benchmarks.open_set.execute import features_of, records_of, say
 from benchmarks.open_set.projection import measure_projection, projection_png
 from benchmarks.open_set.protocols import DataSet
 from benchmarks.open_set.ratio import ratio_png
 from benchmarks.open_set.results import Record
-from benchmarks.open_set.runs import Inputs, Run, inputs_of, measure, one_thread
+from benchmarks.open_set.runs import Inputs, Run, measure
 from benchmarks.open_set.stress import stress_runs
 from benchmarks.open_set.studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
 from scda.adapt.cli.main import user_cache
-from scda.adapt.data.dataset import job_backbone
-from scda.adapt.data.features import extract
-from scda.models.errors import DataError, ScdaError, UsageError
+from scda.models.errors import ScdaError, UsageError
 from scda.models.files import write_atomically
 
 _METHODS = (*OWN, *METHODS)
@@ -95,13 +89,13 @@ def _benchmark(data: DataSet, options: argparse.Namespace) -> None:
         raise UsageError(f"study {request.study} has no row {' or '.join(strange)}")
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in runs if results.key(run.name) not in done]
-    _say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
+    say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
     started = time.monotonic()
-    features = _features(missing, request.cache)
-    records = _records(missing, features, study.measure, options.jobs)
+    features = features_of(missing, request.cache)
+    records = records_of(missing, features, study.measure, options.jobs)
     for number, record in enumerate(records, 1):
         results.append(options.out, record)
-        _say(f"{number} of {len(missing)}, {time.monotonic() - started:.0f} s: {_line(record)}")
+        say(f"{number} of {len(missing)}, {time.monotonic() - started:.0f} s: {_line(record)}")
     by_key = {results.key(record): record for record in results.read(options.out)}
     wanted = [by_key[results.key(run.name)] for run in runs]
     print(study.table(wanted))
@@ -141,51 +135,11 @@ def _request(data: DataSet, options: argparse.Namespace) -> Request:
     return request
 
 
-def _features(runs: Sequence[Run], cache: Path) -> dict[Path, NDArray[np.float32]]:
-    """Return the backbone's features of every image that a run needs."""
-    if not runs:
-        return {}
-    paths = sorted({path for run in runs for path in run.lists.source + run.lists.target})
-    _say(f"features of {len(paths)} images")
-    extracted = extract(paths, job_backbone(runs[0].config), cache_folder=cache)
-    if extracted.rejected:
-        raise DataError(f"{extracted.rejected[0].path}: {extracted.rejected[0].message}")
-    return dict(zip(extracted.paths, extracted.features, strict=True))
-
-
-def _records(
-    runs: Sequence[Run],
-    features: dict[Path, NDArray[np.float32]],
-    measure: Callable[[Run, Inputs], Record],
-    jobs: int,
-) -> Iterator[Record]:
-    """Yield the record of every run as it ends, from `jobs` processes of one thread each."""
-    work = ((run, inputs_of(run.lists, features)) for run in runs)
-    if jobs == 1:
-        one_thread()
-        for run, inputs in work:
-            yield measure(run, inputs)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=one_thread) as pool:
-        pending: set[Future[Record]] = set()
-        for run, inputs in work:
-            pending.add(pool.submit(measure, run, inputs))
-            if len(pending) > jobs:  # no more ahead: each holds megabytes of features
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        yield from (future.result() for future in pending)
-
-
 def _line(record: Record) -> str:
     figures = {name: record[name] for name in ("os", "os_star", "hos", "k_star") if name in record}
     told = ", ".join(f"{name} {value}" for name, value in figures.items())
     name = " ".join((record["method"], record["variant"]))
     return f"{name}, {record['task']}, seed {record['seed']}: {told}"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _parser(data: DataSet) -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.open_set import harness
+from benchmarks.open_set import execute
 from benchmarks.open_set.protocols import DOMAINS, PROTOCOLS
 from scda.adapt.data.features import Extracted
 
@@ -38,7 +38,7 @@ def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         rows = [np.eye(512, dtype=np.float32)[names.index(path.parent.name)] for path in paths]
         return Extracted(list(paths), np.stack(rows), [path.name for path in paths], [])
 
-    monkeypatch.setattr(harness, "extract", extract)
-    monkeypatch.setattr(harness, "job_backbone", lambda config: None)
-    monkeypatch.setattr(harness, "one_thread", lambda: None)
+    monkeypatch.setattr(execute, "extract", extract)
+    monkeypatch.setattr(execute, "job_backbone", lambda config: None)
+    monkeypatch.setattr(execute, "one_thread", lambda: None)
     return calls

@@ -1,0 +1,194 @@
+"""Measure scda on a suite of open-set tasks with half, few and no new classes in the target.
+
+    python -m benchmarks.suite --data DIR --out FILE.jsonl [--seeds N] [--tasks PATTERN …]
+        [--kinds KIND …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE] [--jobs N]
+
+Appends one JSON object per task and seed, leaves out what the file holds already, and prints
+figures by group (family and kind). `--list` names another list of tasks, for folders of your own;
+`benchmarks/suites/development.toml` shows how one is written.
+"""
+
+import argparse
+import dataclasses
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.open_set import results, runs
+from benchmarks.open_set.execute import features_of, records_of, say
+from benchmarks.open_set.results import Record
+from benchmarks.open_set.runs import Inputs, Run
+from benchmarks.suites.estimate import knn_agree
+from benchmarks.suites.summary import figure, summary
+from benchmarks.suites.tasks import DEVELOPMENT, KINDS, Task, read_tasks
+from scda.adapt.cli.main import user_cache
+from scda.adapt.config import TrainConfig, resolve
+from scda.models.errors import ScdaError, UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is missing, print the summary, and return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        _measure(options)
+    except ScdaError as error:
+        print(f"suite: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _measure(options: argparse.Namespace) -> None:
+    if min(options.seeds, options.jobs) < 1:
+        raise UsageError(
+            f"expected 1 or more seeds and jobs, found {options.seeds} and {options.jobs}"
+        )
+    tasks = chosen(read_tasks(options.list), options.tasks, options.kinds)
+    changes = changed(options.set)
+    planned = plan(tasks, options.data, options.list.stem, options.preset, changes, options.seeds)
+    done = {results.key(record) for record in results.read(options.out)}
+    missing = [run for run in planned if results.key(run.name) not in done]
+    say(f"{len(planned)} runs, {len(planned) - len(missing)} of them in {options.out} already")
+    features = features_of(missing, options.cache)
+    started = time.monotonic()
+    for number, record in enumerate(records_of(missing, features, measure, options.jobs), 1):
+        results.append(options.out, record)
+        seconds = time.monotonic() - started
+        say(f"{number} of {len(missing)}, {seconds:.0f} s: {_line(record)}")
+    by_key = {results.key(record): record for record in results.read(options.out)}
+    print(summary([by_key[results.key(run.name)] for run in planned]))
+
+
+def plan(
+    tasks: Sequence[Task],
+    data: Path,
+    suite: str,
+    preset: str,
+    changes: Mapping[str, Any],
+    seeds: int,
+) -> list[Run]:
+    """Return every task with every seed; all tasks come before the next seed."""
+    variant = " ".join(f"{name}={changes[name]}" for name in sorted(changes)) or "main"
+    lists = {task.name: task.lists(data) for task in tasks}
+    planned = []
+    for seed in range(seeds):
+        config = resolve({"preset": preset, "seed": seed, **changes})
+        _check_frozen(config)
+        for task in tasks:
+            fields = {"protocol": suite, "study": "suite", "variant": variant, "task": task.name}
+            name = runs.name(config, **fields, family=task.family, kind=task.kind)
+            planned.append(Run(name, lists[task.name], config))
+    return planned
+
+
+def measure(run: Run, inputs: Inputs) -> Record:
+    """Return the record of a run; estimate and truth are looked at after training has ended."""
+    with threadpool_limits(1):
+        trained = runs.train(inputs, run.config)
+        agreement = knn_agree(inputs, trained.rounds[-1])
+    scored = runs.scores(trained, np.array(run.lists.truth), run.lists.num_known)
+    estimate = None if agreement is None else runs.percent(agreement)
+    return {**run.name, **scored, "knn_agree": estimate}
+
+
+def chosen(tasks: Sequence[Task], patterns: Sequence[str], kinds: Sequence[str]) -> list[Task]:
+    """Return the tasks of these kinds whose names match one of the patterns; empty takes all.
+
+    Raises:
+        UsageError: If a pattern matches no task, or no task is left.
+    """
+    for pattern in patterns:
+        if not any(fnmatch(task.name, pattern) for task in tasks):
+            raise UsageError(f"no task is called {pattern}; the list has {tasks[0].name}, …")
+    left = [
+        task
+        for task in tasks
+        if (not patterns or any(fnmatch(task.name, pattern) for pattern in patterns))
+        and (not kinds or task.kind in kinds)
+    ]
+    if not left:
+        raise UsageError(f"no task matches {' '.join(patterns)} and is of kind {' '.join(kinds)}")
+    return left
+
+
+def changed(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the options that `OPTION=VALUE` settings change, each value of the option's type.
+
+    Raises:
+        UsageError: If a setting has no `=`, no such option exists, or the value is of another type.
+    """
+    types = {field.name: type(field.default) for field in dataclasses.fields(TrainConfig)}
+    changes = {}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals or name not in types or name in ("preset", "seed"):
+            raise UsageError(
+                f"expected --set OPTION=VALUE with an option of train, found {setting!r}"
+            )
+        changes[name] = _value(setting, text, types[name])
+    return changes
+
+
+def _value(setting: str, text: str, expected: type) -> Any:
+    if expected is str:
+        return text
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    if expected is tuple and isinstance(value, list):
+        return tuple(value)
+    if expected is float and type(value) is int:
+        return float(value)
+    if type(value) is not expected:
+        raise UsageError(f"--set {setting}: expected {expected.__name__}, found {text!r}")
+    return value
+
+
+def _check_frozen(config: TrainConfig) -> None:
+    if config.finetune != "none":
+        raise UsageError(
+            f"preset {config.preset} trains the backbone (finetune {config.finetune}); "
+            "the suite works on frozen features: expected finetune none"
+        )
+
+
+def _line(record: Record) -> str:
+    status = ", ".join(dict.fromkeys(record["status"]))
+    return (
+        f"{record['task']}, seed {record['seed']}: {figure(record):.1f}, "
+        f"k* {record['k_star']} of {record['k_true']}, {status}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="folder that the list's folders are in")
+    add("--out", type=Path, required=True, help="results, one JSON object per run; appended to")
+    add("--list", type=Path, default=DEVELOPMENT, help="list of tasks (the development suite)")
+    add("--tasks", nargs="+", default=[], help="names or patterns such as 'pacs-*'; default: all")
+    add("--kinds", nargs="+", default=[], choices=KINDS, help="kinds of target; default: all")
+    add("--seeds", type=int, default=1, help="runs of each task, seeds 0, 1, … (1)")
+    add("--preset", default="robust", help="robust (default) or paper")
+    add(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="OPTION=VALUE",
+        help="changes in the preset",
+    )
+    add("--cache", type=Path, default=user_cache() / "features", help="folder of cached features")
+    add("--jobs", type=int, default=1, help="processes of one thread each (1)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
