@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from scda.models.cpus import usable_cpus
@@ -20,7 +20,13 @@ from scda.serve.labelling.outputs import (
     written,
 )
 from scda.serve.labelling.pipeline import in_order, running_batches
-from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles, expand_patterns
+from scda.serve.labelling.sources import (
+    ALL_FILES,
+    FileSelection,
+    LocalFiles,
+    expand_patterns,
+    find_local_files,
+)
 from scda.serve.labelling.summary import Summary, Tally
 
 # On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
@@ -109,6 +115,46 @@ def label(
         if options.summary:
             summary.write(options.summary)
         return summary
+
+
+def label_rows(
+    predictor: Predictor,
+    inputs: Sequence[Path],
+    *,
+    options: Options = DEFAULTS,
+    selection: FileSelection = ALL_FILES,
+    batch_size: int | None = None,
+    workers: int | None = None,
+) -> Iterator[Row]:
+    """Return the rows that `label` would write, as they are ready; nothing is written.
+
+    Args:
+        predictor: The loaded bundle.
+        inputs: Folders, single files, or patterns.
+        options: What the rows contain; what it says of files is ignored.
+        selection: Which of the files are labelled.
+        batch_size: As in `label`.
+        workers: As in `label`.
+
+    Raises:
+        UsageError: If an input or option is wrong; before the first row, like what follows.
+        DataError: If there is no file to label.
+    """
+    check_options(predictor, options)
+    files = find_local_files(inputs, (), selection)
+    total = sum(1 for _ in files)
+    if not total:
+        raise DataError(f"no file to label in {', '.join(map(str, inputs))}")
+    size = batch_size or _BATCH_SIZE[predictor.session.provider]
+    return _streamed(predictor, files, _processes(workers, total), options, size)
+
+
+def _streamed(
+    predictor: Predictor, files: LocalFiles, workers: int, options: Options, batch_size: int
+) -> Iterator[Row]:
+    with running_batches(predictor, workers, options) as (start, ahead):
+        for rows in in_order(start, ahead, files, batch_size=batch_size):
+            yield from rows
 
 
 def _check_errors(errors: Counter[str], most: int | None) -> None:

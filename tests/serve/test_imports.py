@@ -6,7 +6,9 @@ from pathlib import Path
 from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
-TORCH_FREE = "bundle cpus errors files images index names parity predictor preprocess session"
+TORCH_FREE = (
+    "bundle cpus errors extras files images index names parity predictor preprocess session"
+)
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
 MODULES += sorted(
     "scda." + ".".join(path.relative_to(FOLDER).with_suffix("").parts)

@@ -1,0 +1,122 @@
+"""The main job from Python: `scda.train`, and what it leaves."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scda.adapt.config import TrainConfig
+from scda.models.bundle import ClassInfo
+from scda.models.errors import UsageError
+from scda.models.extras import needs_extra
+
+if TYPE_CHECKING:
+    from scda.serve.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: The run's folder; `report.html` in it is the place to start.
+        id: The bundle's id, 16 hex digits.
+        classes: The known classes, then the discovered ones by falling size.
+        status: `ok`, or what needs attention, such as `weak transfer`.
+        findings: What was found and what to do about it, one sentence each; empty if all is well.
+        num_rejected: Number of files that are no usable image; they are listed in `rejected.csv`.
+    """
+
+    path: Path
+    id: str
+    classes: tuple[ClassInfo, ...]
+    status: tuple[str, ...]
+    findings: tuple[str, ...]
+    num_rejected: int
+
+    @property
+    def bundle(self) -> Path:
+        """The folder of the exported model: all that labelling and serving need."""
+        return self.path / "bundle"
+
+    @property
+    def k_star(self) -> int:
+        """The number of discovered classes."""
+        return sum(info.kind == "discovered" for info in self.classes)
+
+    def load(self, *, provider: str = "auto", threads: int = 0) -> "Model":
+        """Return the model, ready to answer; arguments and errors are those of `scda.load`."""
+        from scda.serve.model import load
+
+        return load(self.bundle, provider=provider, threads=threads)
+
+
+def train(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    config: TrainConfig | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    recursive: bool = True,
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Adapt to an unlabelled folder: train, discover new classes, export a bundle, write a report.
+
+    Needs the extra `train`. Progress is shown on standard error. Several processes share a run
+    with `torchrun -m scda.adapt train`, not with this function.
+
+    Args:
+        source: Labelled images: a folder with one folder per class.
+        target: Folder of unlabelled images, in any order of folders.
+        out: Folder of the run; new, unless `resume` or `overwrite` is given.
+        config: Configuration of the run; None takes the defaults.
+        cache: Folder for backbone features; None takes the user's cache folder.
+        recursive: Whether to include the images of sub-folders.
+        resume: Whether to continue a stopped run in `out`.
+        overwrite: Whether to replace a run in `out`.
+        quiet: Whether to show warnings alone.
+
+    Raises:
+        UsageError: If a path or an option is wrong, or the extra `train` is not installed.
+        DataError: If the images cannot be trained on.
+        GateError: If training diverges or the exported model differs from the trained one; if it
+            diverges late, the bundle of the last good round is written all the same.
+
+    Example:
+        >>> import scda
+        >>> run = scda.train("labelled/", "new-camera/", "run", config=scda.TrainConfig(seed=1))
+        >>> run.load().predict("photo.jpg").label
+        'stapler'
+    """
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise UsageError("scda.train in several processes; expected `torchrun -m scda.adapt train`")
+    with needs_extra("train"):
+        from scda.adapt.cli.main import user_cache
+        from scda.adapt.data.dataset import Job
+        from scda.adapt.pipeline.run import train as run_job
+        from scda.adapt.runtime.progress import Reporter
+    job = Job(
+        source=Path(source),
+        target=Path(target),
+        out=Path(out),
+        cache=Path(cache) if cache else user_cache() / "features",
+        config=config or TrainConfig(),
+        recursive=recursive,
+        resume=resume,
+        overwrite=overwrite,
+    )
+    with Reporter(quiet=quiet) as reporter:
+        trained = run_job(job, reporter)
+    assert trained is not None  # as it would be in a process of several
+    manifest = trained.manifest
+    return Run(
+        path=job.out,
+        id=manifest.id,
+        classes=manifest.classes,
+        status=manifest.status,
+        findings=tuple(manifest.run.get("notes", ())),
+        num_rejected=trained.rejected,
+    )
