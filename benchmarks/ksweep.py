@@ -27,7 +27,7 @@ from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import Candidates, cluster_space
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.sweep import Curve, clustering_accuracy, elbow, estimate
+from scda.adapt.discovery.sweep import Curve, clustering_accuracy, elbow, sweep_curve
 from scda.models.index import Ids
 
 RESTARTS = 4
@@ -70,7 +70,7 @@ def fast_sweep(data: Mixture, *, k_max: int, seed: int, restarts: int = RESTARTS
     """Return the product's sweep."""
     config = TrainConfig(restarts=restarts, k_max=k_max, seed=seed)
     start = time.perf_counter()
-    curve = estimate(data.points, data.known_labels, num_known=data.num_known, config=config)
+    curve = sweep_curve(data.points, data.known_labels, num_known=data.num_known, config=config)
     return Sweep(curve, time.perf_counter() - start)
 
 

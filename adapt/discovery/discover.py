@@ -14,9 +14,9 @@ from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.graph import communities
+from scda.adapt.discovery.graph import count_communities
 from scda.adapt.discovery.kmeans import Clustering, Points, cluster
-from scda.adapt.discovery.sweep import Curve, estimate, k_hat
+from scda.adapt.discovery.sweep import Curve, k_hat, sweep_curve
 from scda.models.index import Ids
 
 _FINAL_EXTRA_RESTARTS = 1
@@ -32,7 +32,7 @@ _NO_CANDIDATE = Finding(
 )
 
 
-def nobody() -> Ids:
+def empty_ids() -> Ids:
     """Return no row at all."""
     return np.empty(0, np.int64)
 
@@ -57,7 +57,7 @@ class Discovery:
     findings: tuple[Finding, ...] = ()  # what the user should know of this round
     verdict: Finding | None = None  # of the closed round; kept in all rounds after it
     # Of a closed round: rows of the target to look for new classes among.
-    suspects: Ids = field(default_factory=nobody)
+    suspects: Ids = field(default_factory=empty_ids)
     k_scda: int | None = None  # k* by Algorithm 1; None where k* was given
     k_graph: int | None = None  # k* by the graph, the same
     k_path: tuple[int, ...] = ()  # k* of every round so far, this one's last
@@ -84,12 +84,12 @@ def discover(
         candidates = _least_certain(candidates, logits)
         findings = (_STAND_IN,)
     if not len(candidates.implicit):
-        return Discovery(0, candidates, nobody(), None, (_NO_CANDIDATE,))
-    found = divide(candidates, features, backbone, num_known=num_known, config=config)
+        return Discovery(0, candidates, empty_ids(), None, (_NO_CANDIDATE,))
+    found = cluster_candidates(candidates, features, backbone, num_known=num_known, config=config)
     return replace(found, findings=findings + found.findings)
 
 
-def divide(
+def cluster_candidates(
     candidates: Candidates,
     features: Points,
     backbone: Points,
@@ -114,9 +114,9 @@ def divide(
     curve, k_scda, k_graph = None, None, None
     k_star = min(config.k, len(candidates.implicit))
     if not config.k:
-        curve = estimate(points, candidates.known_labels, num_known=num_known, config=config)
+        curve = sweep_curve(points, candidates.known_labels, num_known=num_known, config=config)
         k_scda = max(1, k_hat(curve) - num_known)
-        k_graph = communities(points, candidates.known_labels, seed=config.seed)
+        k_graph = count_communities(points, candidates.known_labels, seed=config.seed)
         votes = {"scda": k_scda, "graph": k_graph, "both": math.ceil((k_scda + k_graph) / 2)}
         k_star = _bounded(votes[config.k_method], len(candidates.implicit), config)
         if max(k_star, k_scda) >= config.k_max:  # beyond it, the sweep did not look
@@ -157,7 +157,7 @@ def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates
     ]
     known = np.sort(np.concatenate([halves[label] for label in range(num_known)]))
     new = [halves[label] for label in range(num_known, logits.shape[1])]
-    implicit = np.concatenate([*new, nobody()])
+    implicit = np.concatenate([*new, empty_ids()])
     if implicit_share == "all":
         implicit = np.flatnonzero(predicted >= num_known)
     return Candidates(known, predicted[known], np.sort(implicit).astype(np.int64))
@@ -199,7 +199,7 @@ def cluster_space(
     return np.ascontiguousarray(points, np.float32)
 
 
-def aligned(new: Discovery, old: Discovery | None) -> Discovery:
+def match_to_previous(new: Discovery, old: Discovery | None) -> Discovery:
     """Return `new` with its classes in the order of the old ones they share most images with.
 
     So a class keeps its number from round to round as far as it stays the same (choice 22).

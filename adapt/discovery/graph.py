@@ -13,7 +13,7 @@ _LEAST = 3  # images; a smaller community is no class
 _MOST = 10_000  # images; of more, evenly chosen ones say as much, in seconds
 
 
-def communities(points: Points, known_labels: Ids, *, seed: int) -> int:
+def count_communities(points: Points, known_labels: Ids, *, seed: int) -> int:
     """Return how many groups of T_im the neighbourhood graph has, 1 or more.
 
     Louvain's resolution says how fine the groups are, and images of known classes say how fine is

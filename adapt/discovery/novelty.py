@@ -11,22 +11,29 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import Candidates, Discovery, entropy, lower_half, nobody, select
+from scda.adapt.discovery.discover import (
+    Candidates,
+    Discovery,
+    empty_ids,
+    entropy,
+    lower_half,
+    select,
+)
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import averaged
+from scda.adapt.discovery.propagation import smooth
 from scda.models.index import Ids, build_index, nearest, normalised
 
 # Chosen on Office-31, protocol P1; docs/method.md says how well they hold.
-SURE_SHARE = 0.33  # called unknown after pre-training: above, new classes are there
-SURE_AGREEMENT = 0.038  # share of images that disagree with their neighbours: below, nothing is new
+NEW_SHARE = 0.33  # of the target, predicted unknown after pre-training; above, it has new classes
+MAX_DISAGREEMENT = 0.038  # share of images unlike their neighbours; up to it, nothing is new
 _NEIGHBOURS = 10
 _FAR = 1.1  # times the distance that nine tenths of a class's surest images keep to its centre
 _QUANTILE = 0.9
 _REACH = 0.5  # of the average over neighbours: an outlier alone is an odd picture, not a class
 
 
-def looked_for(
+def expects_new_classes(
     before: Discovery | None, logits: Points, num_known: int, config: TrainConfig
 ) -> bool:
     """Return whether this round looks for new classes.
@@ -41,10 +48,10 @@ def looked_for(
         return config.novel != "no"
     if before is not None:  # decided in the first round
         return before.k_star > 0 or len(before.suspects) > 0
-    return bool((logits.argmax(axis=1) >= num_known).mean() > SURE_SHARE)
+    return bool((logits.argmax(axis=1) >= num_known).mean() > NEW_SHARE)
 
 
-def closed(logits: Points, before: Discovery | None, suspects: Ids) -> Discovery:
+def closed_round(logits: Points, before: Discovery | None, suspects: Ids) -> Discovery:
     """Return a discovery of nothing: T_kn chosen among known classes alone, k* = 0.
 
     Args:
@@ -53,12 +60,12 @@ def closed(logits: Points, before: Discovery | None, suspects: Ids) -> Discovery
         suspects: Rows of the target that may be new.
     """
     candidates = select(logits, num_known=logits.shape[1], implicit_share="half")
-    known = Candidates(candidates.known, candidates.known_labels, nobody())
+    known = Candidates(candidates.known, candidates.known_labels, empty_ids())
     verdict = before.verdict if before else None
-    return Discovery(0, known, nobody(), None, verdict=verdict, suspects=suspects)
+    return Discovery(0, known, empty_ids(), None, verdict=verdict, suspects=suspects)
 
 
-def judged(
+def judge_closed_round(
     found: Discovery, logits: Points, backbone: Points, graph: csr_array, num_known: int
 ) -> Discovery:
     """Return the closed round with its verdict, and with the suspects that stand up to it.
@@ -71,14 +78,16 @@ def judged(
         num_known: K.
     """
     labels = logits.argmax(axis=1)
-    share = disagreement(labels, backbone)
+    share = neighbour_disagreement(labels, backbone)
     measured = f"{share:.1%} of the target images disagree with their neighbours"
-    far = np.flatnonzero(averaged(remoteness(logits, backbone, num_known), graph, _REACH) > _FAR)
+    far = np.flatnonzero(
+        smooth(relative_distance(logits, backbone, num_known), graph, _REACH) > _FAR
+    )
     suspects = np.intersect1d(found.suspects, far)
-    if share <= SURE_AGREEMENT or not len(suspects):
+    if share <= MAX_DISAGREEMENT or not len(suspects):
         advice = "a small new class may be missed; use --novel yes to search for new classes"
         verdict = Finding(Status.NOTHING_NEW, measured, advice)
-        return replace(found, verdict=verdict, suspects=nobody())
+        return replace(found, verdict=verdict, suspects=empty_ids())
     measured += f", and {len(suspects)} images are unlike every known class"
     advice = (
         "inspect the discovered classes; use --novel no to give every image a known class, or "
@@ -87,14 +96,14 @@ def judged(
     return replace(found, verdict=Finding(Status.FEW_NEW, measured, advice), suspects=suspects)
 
 
-def among_suspects(found: Discovery, logits: Points) -> Candidates:
+def suspect_candidates(found: Discovery, logits: Points) -> Candidates:
     """Return the suspects as T_im, and T_kn from all other images; logits (N, K)."""
     candidates = select(logits, num_known=logits.shape[1], implicit_share="half")
     kept = ~np.isin(candidates.known, found.suspects)
     return Candidates(candidates.known[kept], candidates.known_labels[kept], found.suspects)
 
 
-def disagreement(labels: Ids, backbone: Points) -> float:
+def neighbour_disagreement(labels: Ids, backbone: Points) -> float:
     """Return the share of images of whose 10 nearest neighbours fewer than half share the label.
 
     New classes get scattered known labels, which their neighbours do not share.
@@ -110,7 +119,7 @@ def disagreement(labels: Ids, backbone: Points) -> float:
     return float(((others == labels[:, None]).mean(axis=1) < 0.5).mean())
 
 
-def remoteness(logits: Points, backbone: Points, num_known: int) -> Points:
+def relative_distance(logits: Points, backbone: Points, num_known: int) -> Points:
     """Return how far every image is from its class's centre in the target, (N,).
 
     The centre is that of the class's lower-entropy half; 1 is the distance (1 - cosine) that nine

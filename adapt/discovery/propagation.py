@@ -19,7 +19,7 @@ _SHARPNESS = 3  # power of the cosine, as in Iscen et al.
 _SMALLEST = 1e-12  # probability that a logarithm is still taken of
 
 
-def neighbourhood(backbone: Points) -> csr_array:
+def neighbour_graph(backbone: Points) -> csr_array:
     """Return the symmetric graph that joins every image with its nearest ones, (N, N).
 
     An edge is the cubed cosine, each image begins five; every row and column is divided by the
@@ -44,7 +44,7 @@ def neighbourhood(backbone: Points) -> csr_array:
     return csr_array(scale @ graph @ scale)
 
 
-def propagated(logits: Points, graph: csr_array, reach: float) -> Points:
+def propagate(logits: Points, graph: csr_array, reach: float) -> Points:
     """Return logits of the predictions after they have spread over the graph, (N, C).
 
     Args:
@@ -59,7 +59,7 @@ def propagated(logits: Points, graph: csr_array, reach: float) -> Points:
     return np.asarray(np.log(probs / probs.sum(axis=1, keepdims=True)), np.float32)
 
 
-def averaged(values: Points, graph: csr_array, reach: float) -> Points:
+def smooth(values: Points, graph: csr_array, reach: float) -> Points:
     """Return each image's value averaged with those around it, (N,)."""
     columns = np.stack([values, np.ones_like(values)], axis=1).astype(np.float64)
     spread = _spread(columns, graph, reach)

@@ -34,7 +34,7 @@ def k_hat(curve: Curve) -> int:
     return math.ceil((curve.k_accuracy + curve.k_elbow) / 2)
 
 
-def estimate(points: Points, known_labels: Ids, *, num_known: int, config: TrainConfig) -> Curve:
+def sweep_curve(points: Points, known_labels: Ids, *, num_known: int, config: TrainConfig) -> Curve:
     """Return the curves over k and the k each criterion picks.
 
     Args:

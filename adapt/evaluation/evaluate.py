@@ -30,7 +30,7 @@ class Scored:
     true: Labels  # (N,)
     predicted: Labels  # (N,)
     confidence: Features  # (N,)
-    newness: Features  # (N,), 1 - the sum of the known classes' probabilities
+    novelty_score: Features  # (N,), 1 - the sum of the known classes' probabilities
     features: Features  # (N, D)
     implicit_names: list[str]  # folders that are no known class
     rejected: int  # files that are no usable image
@@ -116,7 +116,7 @@ def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]
     pair, num_outputs = (scored.true, scored.predicted), num_known + k_star
     shares = {
         **metrics.open_set(*pair, num_known),
-        "auroc": metrics.auroc(scored.true, scored.newness, num_known),
+        "auroc": metrics.auroc(scored.true, scored.novelty_score, num_known),
         **metrics.implicit_agreement(*pair, num_known),
         "acc_joint": metrics.acc_joint(*pair, num_outputs),
         "acc_novel": metrics.acc_novel(*pair, num_known, num_outputs),

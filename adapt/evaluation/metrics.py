@@ -46,12 +46,12 @@ def harmonic_mean(*values: float) -> float:
     return len(values) / sum(1 / value for value in values) if all(values) else 0.0
 
 
-def auroc(true: Labels, newness: NDArray[np.float32], num_known: int) -> float:
+def auroc(true: Labels, novelty_score: NDArray[np.float32], num_known: int) -> float:
     """Return how often an implicit image looks newer than a known one, 0 to 1, at no threshold.
 
     Args:
         true: (N,).
-        newness: (N,), 1 - the sum of the known classes' probabilities.
+        novelty_score: (N,), 1 - the sum of the known classes' probabilities.
         num_known: K.
 
     Returns:
@@ -60,7 +60,7 @@ def auroc(true: Labels, newness: NDArray[np.float32], num_known: int) -> float:
     implicit = true >= num_known
     if implicit.all() or not implicit.any():
         return 0.0
-    return float(roc_auc_score(implicit, newness))
+    return float(roc_auc_score(implicit, novelty_score))
 
 
 def implicit_agreement(true: Labels, predicted: Labels, num_known: int) -> dict[str, float]:

@@ -12,10 +12,10 @@ from torch import Generator, Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery import diagnostics, novelty
-from scda.adapt.discovery.discover import Discovery, aligned, discover, divide
+from scda.adapt.discovery.discover import Discovery, cluster_candidates, discover, match_to_previous
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import propagated
+from scda.adapt.discovery.propagation import propagate
 from scda.adapt.runtime import distributed, rng
 from scda.adapt.runtime.device import chosen_device
 from scda.adapt.runtime.signals import Deferred
@@ -173,7 +173,7 @@ def _judged(found: Discovery, networks: Networks, run: Run) -> Discovery:
         return found
     logits, target = infer(networks, run.target)[0].numpy(), run.target.numpy()
     return distributed.broadcast_from_main(
-        lambda: novelty.judged(found, logits, target, run.seen.graph, run.num_known)
+        lambda: novelty.judge_closed_round(found, logits, target, run.seen.graph, run.num_known)
     )
 
 
@@ -196,22 +196,24 @@ def _discover(state: checkpoint.State, run: Run) -> Discovery:
     """Algorithm 1 for the state of the last stage, or the closed round of choice 22b."""
     logits, features = (tensor.numpy() for tensor in infer(state.networks, run.target))
     before, backbone, num_known = state.discovery, run.target.numpy(), run.num_known
-    if not novelty.looked_for(before, logits, num_known, run.config):
+    if not novelty.expects_new_classes(before, logits, num_known, run.config):
         called_new = np.flatnonzero(_spread(logits, run).argmax(axis=1) >= num_known)
         suspects = before.suspects if before else called_new
-        return novelty.closed(_spread(logits[:, :num_known], run), before, suspects)
+        return novelty.closed_round(_spread(logits[:, :num_known], run), before, suspects)
     if before and len(before.suspects):
-        candidates = novelty.among_suspects(before, _spread(logits, run))
-        found = divide(candidates, features, backbone, num_known=num_known, config=run.config)
+        candidates = novelty.suspect_candidates(before, _spread(logits, run))
+        found = cluster_candidates(
+            candidates, features, backbone, num_known=num_known, config=run.config
+        )
     else:
         found = discover(
             _spread(logits, run), features, backbone, num_known=num_known, config=run.config
         )
     if before:
         found = replace(found, verdict=before.verdict, k_path=before.k_path)
-    return aligned(replace(found, k_path=(*found.k_path, found.k_star)), before)
+    return match_to_previous(replace(found, k_path=(*found.k_path, found.k_star)), before)
 
 
 def _spread(logits: Points, run: Run) -> Points:
     reach = run.config.propagation_alpha
-    return propagated(logits, run.seen.graph, reach) if reach else logits
+    return propagate(logits, run.seen.graph, reach) if reach else logits

@@ -16,7 +16,7 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding
-from scda.adapt.discovery.propagation import neighbourhood
+from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.signals import Deferred
 from scda.adapt.training import checkpoint
@@ -61,7 +61,7 @@ class Seen:
     @cached_property
     def graph(self) -> csr_array:
         """Return which images are neighbours."""
-        return neighbourhood(self.target.numpy())
+        return neighbour_graph(self.target.numpy())
 
 
 @dataclass(frozen=True)

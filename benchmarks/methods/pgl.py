@@ -94,8 +94,8 @@ def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Genera
         minimise([head, graph, domain], loss, first if step == 1 else later, config)
         probs, adapted = _infer(head, graph, source, target, config, generator)
         label_more(labels, probs, step / _ROUNDS)
-    newness = (labels == UNKNOWN).float() + 1 - probs.max(dim=1).values
-    return Prediction(labels, newness, adapted)
+    novelty_score = (labels == UNKNOWN).float() + 1 - probs.max(dim=1).values
+    return Prediction(labels, novelty_score, adapted)
 
 
 def edge_loss(edges: Tensor, labels: Tensor) -> Tensor:

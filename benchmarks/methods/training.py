@@ -22,7 +22,7 @@ class Prediction:
     """What a method says of the target."""
 
     labels: Tensor  # (N,), 0 to K - 1, or UNKNOWN
-    newness: Tensor  # (N,), the larger the newer; rejection is a threshold on it, or near to one
+    novelty_score: Tensor  # (N,), the larger the newer; rejection is (nearly) a threshold on it
     features: Tensor  # (N, D), of the trained head
 
 
@@ -105,11 +105,11 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def rejected_above(
-    newness: Tensor, threshold: float, known: Tensor, features: Tensor
+    novelty_score: Tensor, threshold: float, known: Tensor, features: Tensor
 ) -> Prediction:
-    """Return the known labels (N,) where `newness` is at most the threshold, else UNKNOWN."""
-    labels = torch.where(newness > threshold, UNKNOWN, known)
-    return Prediction(labels, newness, features)
+    """Return the known labels (N,) where `novelty_score` is at most the threshold, else UNKNOWN."""
+    labels = torch.where(novelty_score > threshold, UNKNOWN, known)
+    return Prediction(labels, novelty_score, features)
 
 
 class Prototypes(nn.Module):

@@ -18,7 +18,7 @@ from benchmarks.open_set.estimators import distances, mean_silhouette
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import Candidates, cluster_space, nobody
+from scda.adapt.discovery.discover import Candidates, cluster_space, empty_ids
 from scda.adapt.discovery.kmeans import Points, sweep
 from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
@@ -57,7 +57,7 @@ def measure_other(run: Run, inputs: Inputs) -> Record:
         truth,
         predicted,
         confidence,
-        prediction.newness.numpy(),
+        prediction.novelty_score.numpy(),
         prediction.features.numpy(),
         [str(label) for label in np.unique(truth[truth >= num_known])],
         0,
@@ -91,7 +91,7 @@ def divided(
     confidence = np.zeros(len(labels), np.float32)
     rejected = np.flatnonzero(labels == UNKNOWN)
     if len(rejected):
-        candidates = Candidates(nobody(), nobody(), rejected)
+        candidates = Candidates(empty_ids(), empty_ids(), rejected)
         points = cluster_space(prediction.features.numpy(), backbone, candidates, config)
         clusters = _by_silhouette(points, config)
         labels[rejected] = num_known + clusters

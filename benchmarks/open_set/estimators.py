@@ -21,8 +21,8 @@ from benchmarks.open_set.studies import Request, main_runs
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import cluster_space, discover, select
 from scda.adapt.discovery.kmeans import STEPS, Points, sweep
-from scda.adapt.discovery.propagation import neighbourhood, propagated
-from scda.adapt.discovery.sweep import Curve, clustering_accuracy, estimate
+from scda.adapt.discovery.propagation import neighbour_graph, propagate
+from scda.adapt.discovery.sweep import Curve, clustering_accuracy, sweep_curve
 from scda.adapt.training.algorithm import adapt
 from scda.adapt.training.networks import infer
 from scda.models.index import Ids
@@ -213,7 +213,7 @@ def _pretrained(run: Run, inputs: Inputs) -> Pretrained:
     logits, features = (tensor.numpy() for tensor in infer(adapted.networks, inputs.target))
     backbone, reach = inputs.target.numpy(), run.config.propagation_alpha
     if reach:
-        logits = propagated(logits, neighbourhood(backbone), reach)
+        logits = propagate(logits, neighbour_graph(backbone), reach)
     return Pretrained(logits, features, backbone, logits.shape[1] - 1, run.config)
 
 
@@ -227,7 +227,7 @@ def _discovered(after: Pretrained, method: str) -> int:
 def _curve(after: Pretrained) -> Curve:
     space = space_of(after)
     points = np.vstack([space.known, space.implicit])
-    return estimate(points, space.known_labels, num_known=after.num_known, config=after.config)
+    return sweep_curve(points, space.known_labels, num_known=after.num_known, config=after.config)
 
 
 def _constrained(anchors: Points, anchor_labels: Ids, free: Points, seeds: Sequence[Points]) -> Ids:

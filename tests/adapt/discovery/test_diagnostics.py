@@ -10,7 +10,7 @@ from scda.adapt.discovery.diagnostics import (
     one_sided_game,
     transfer_similarity,
 )
-from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.sweep import Curve
@@ -28,7 +28,7 @@ def images(labels: Ids, *, spread: float = 0.1, seed: int = 0) -> Points:
 
 def discovery(**fields: Any) -> Discovery:
     """Return one that nothing is wrong with; fields are changed."""
-    candidates = Candidates(nobody(), nobody(), np.arange(6))
+    candidates = Candidates(empty_ids(), empty_ids(), np.arange(6))
     usual: dict[str, Any] = {"k_star": 3, "candidates": candidates, "curve": CURVE}
     usual |= {"implicit_labels": np.arange(6) % 3, "k_scda": 3, "k_graph": 3}
     usual |= {"k_path": (3, 3)}
@@ -203,8 +203,8 @@ def test_every_finding_is_one_line_that_says_what_to_do() -> None:
 
 
 def of_round(k_star: int, *, verdict: Finding | None = None) -> Discovery:
-    candidates = Candidates(nobody(), nobody(), nobody())
-    return Discovery(k_star, candidates, nobody(), None, verdict=verdict)
+    candidates = Candidates(empty_ids(), empty_ids(), empty_ids())
+    return Discovery(k_star, candidates, empty_ids(), None, verdict=verdict)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.discover import (
     Candidates,
     Discovery,
-    aligned,
+    cluster_candidates,
     cluster_space,
     discover,
-    divide,
     entropy,
     lower_half,
+    match_to_previous,
     select,
 )
 from scda.adapt.discovery.findings import Finding, Status
@@ -27,8 +27,8 @@ from scda.adapt.discovery.sweep import (
     clustering_accuracy,
     contingency,
     elbow,
-    estimate,
     k_hat,
+    sweep_curve,
 )
 from scda.models.index import Ids
 
@@ -238,7 +238,7 @@ def test_a_curve_without_bend_gives_the_middle_and_says_so(
 def test_both_criteria_find_the_number_of_separated_groups(new: int) -> None:
     points = blobs(3 + new)
     known_labels = np.repeat(np.arange(3), 20)
-    curve = estimate(points, known_labels, num_known=3, config=config())
+    curve = sweep_curve(points, known_labels, num_known=3, config=config())
     assert curve.k == list(range(4, 3 + 8 + 1))
     assert curve.k_elbow == 3 + new
     # Fewer clusters merge groups of new classes first, which costs the known ones nothing.
@@ -252,7 +252,7 @@ def test_estimate_scores_the_known_images_by_the_restart_of_least_sse() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(70, 3)).astype(np.float32)
     known_labels = rng.integers(0, 3, 30)
-    curve = estimate(points, known_labels, num_known=3, config=config(restarts=4, seed=5))
+    curve = sweep_curve(points, known_labels, num_known=3, config=config(restarts=4, seed=5))
     spread = np.zeros((len(curve.k), 4))
     for row, runs in enumerate(sweep(points, curve.k, restarts=4, seed=5)):
         best = min(runs, key=lambda run: run.sse)
@@ -267,7 +267,7 @@ def test_estimate_scores_the_known_images_by_the_restart_of_least_sse() -> None:
 
 def test_ties_in_accuracy_go_to_the_smallest_k() -> None:
     points = np.concatenate([np.tile(blobs(3, each=1), (20, 1)), 50 + blobs(4)])
-    curve = estimate(points, np.tile(np.arange(3), 20), num_known=3, config=config())
+    curve = sweep_curve(points, np.tile(np.arange(3), 20), num_known=3, config=config())
     assert curve.accuracy.count(max(curve.accuracy)) > 1
     assert curve.k_accuracy == curve.k[curve.accuracy.index(max(curve.accuracy))]
 
@@ -275,14 +275,14 @@ def test_ties_in_accuracy_go_to_the_smallest_k() -> None:
 def test_k_is_never_above_half_the_distinct_points() -> None:
     distinct = np.random.default_rng(0).normal(size=(14, 3)).astype(np.float32)
     points = np.tile(distinct, (10, 1))
-    curve = estimate(points, np.zeros(10, np.int64), num_known=2, config=config(k_max=40))
+    curve = sweep_curve(points, np.zeros(10, np.int64), num_known=2, config=config(k_max=40))
     assert curve.k == [3, 4, 5, 6, 7]
 
 
 def test_without_room_for_a_sweep_one_k_is_tried() -> None:
     points = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
-    assert estimate(points, np.zeros(1, np.int64), num_known=1, config=config()).k == [2]
-    assert estimate(points, np.zeros(1, np.int64), num_known=9, config=config()).k == [3]
+    assert sweep_curve(points, np.zeros(1, np.int64), num_known=1, config=config()).k == [2]
+    assert sweep_curve(points, np.zeros(1, np.int64), num_known=9, config=config()).k == [3]
 
 
 @pytest.mark.parametrize("preset_fields", [{}, {"implicit_share": "half"}, {"assignment": "joint"}])
@@ -365,7 +365,7 @@ def test_k_star_is_the_mean_of_both_criteria_rounded_up_within_its_bounds(
     k_accuracy: int, k_elbow: int, k_star: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "scda.adapt.discovery.discover.estimate", lambda *_, **__: votes(k_accuracy, k_elbow)
+        "scda.adapt.discovery.discover.sweep_curve", lambda *_, **__: votes(k_accuracy, k_elbow)
     )
     logits, features = toy(3, 5)
     settings = config(k_max=8, k_method="scda")
@@ -391,9 +391,11 @@ def test_k_method_says_whose_count_is_taken(
     method: str, of_graph: int, k_star: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "scda.adapt.discovery.discover.estimate", lambda *_, **__: votes(5, 8)
+        "scda.adapt.discovery.discover.sweep_curve", lambda *_, **__: votes(5, 8)
     )  # 7 - 3
-    monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: of_graph)
+    monkeypatch.setattr(
+        "scda.adapt.discovery.discover.count_communities", lambda *_, **__: of_graph
+    )
     logits, features = toy(3, 5)
     settings = config(k_max=8, k_method=method)
     found = discover(logits, features, features, num_known=3, config=settings)
@@ -404,8 +406,8 @@ def test_k_method_says_whose_count_is_taken(
 def test_a_sweep_that_ended_too_soon_is_told_whatever_the_graph_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.discover.estimate", lambda *_, **__: votes(12, 12))
-    monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: 5)
+    monkeypatch.setattr("scda.adapt.discovery.discover.sweep_curve", lambda *_, **__: votes(12, 12))
+    monkeypatch.setattr("scda.adapt.discovery.discover.count_communities", lambda *_, **__: 5)
     logits, features = toy(3, 5)
     found = discover(logits, features, features, num_known=3, config=config(k_max=8))
     assert found.k_star == 7
@@ -448,7 +450,7 @@ def test_given_candidates_are_divided_as_they_are() -> None:
     features = blobs(5)
     candidates = Candidates(np.arange(60), np.repeat(np.arange(3), 20), np.arange(65, 95))
     settings = config(k_method="graph")
-    found = divide(candidates, features, features, num_known=3, config=settings)
+    found = cluster_candidates(candidates, features, features, num_known=3, config=settings)
     assert found.candidates is candidates
     assert (found.k_star, found.k_graph) == (2, 2)
     assert clustering_accuracy(found.implicit_labels, candidates.implicit // 20 - 3) == 1
@@ -460,7 +462,9 @@ def test_one_image_of_t_im_is_one_class() -> None:
     features = blobs(4)
     candidates = Candidates(np.arange(60), np.repeat(np.arange(3), 20), np.array([70]))
     for fields in ({}, {"k": 4}, {"k_method": "graph"}, {"assignment": "joint"}):
-        found = divide(candidates, features, features, num_known=3, config=config(**fields))
+        found = cluster_candidates(
+            candidates, features, features, num_known=3, config=config(**fields)
+        )
         assert (found.k_star, found.implicit_labels.tolist()) == (1, [0])
 
 
@@ -538,19 +542,19 @@ def test_pca_keeps_no_more_dimensions_than_there_are(pca: int, expected: int) ->
 def test_classes_keep_their_numbers_while_they_keep_their_images() -> None:
     old = discovery([0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2], 3)
     new = discovery([1, 2, 3, 5, 6], [2, 0, 0, 1, 1], 3)
-    assert aligned(new, old).implicit_labels.tolist() == [0, 1, 1, 2, 2]
+    assert match_to_previous(new, old).implicit_labels.tolist() == [0, 1, 1, 2, 2]
 
 
 def test_a_class_that_is_new_gets_the_next_number() -> None:
     old = discovery([0, 1, 2, 3], [0, 0, 1, 1], 2)
     new = discovery([0, 1, 2, 3, 8, 9], [2, 2, 1, 1, 0, 0], 3)
-    assert aligned(new, old).implicit_labels.tolist() == [0, 0, 1, 1, 2, 2]
+    assert match_to_previous(new, old).implicit_labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_class_that_is_gone_leaves_no_gap() -> None:
     old = discovery([0, 1, 2, 3, 4, 5], [0, 0, 1, 1, 2, 2], 3)
     new = discovery([0, 1, 4, 5], [1, 1, 0, 0], 2)
-    assert aligned(new, old).implicit_labels.tolist() == [0, 0, 1, 1]
+    assert match_to_previous(new, old).implicit_labels.tolist() == [0, 0, 1, 1]
 
 
 def test_numbers_follow_the_most_shared_images() -> None:
@@ -559,7 +563,7 @@ def test_numbers_follow_the_most_shared_images() -> None:
     old, new = (
         discovery(list(range(60)), labels.tolist(), 4) for labels in (old_labels, new_labels)
     )
-    kept = (aligned(new, old).implicit_labels == old_labels).sum()
+    kept = (match_to_previous(new, old).implicit_labels == old_labels).sum()
     best = max(
         (np.array(names)[new_labels] == old_labels).sum() for names in permutations(range(4))
     )
@@ -571,7 +575,7 @@ def test_numbers_follow_the_most_shared_images() -> None:
 )
 def test_without_shared_images_there_is_nothing_to_align(old: Discovery | None) -> None:
     new = discovery([0, 1], [1, 0], 2)
-    assert aligned(new, old) is new
+    assert match_to_previous(new, old) is new
 
 
 def test_the_same_seed_discovers_the_same() -> None:

@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 import pytest
 
-from scda.adapt.discovery.graph import communities
+from scda.adapt.discovery.graph import count_communities
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids
 
@@ -63,20 +63,20 @@ def louvain(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def counted(known_labels: Ids, *, images: int = 40, seed: int = 0) -> int:
     points = np.random.default_rng(0).normal(size=(images, 3)).astype(np.float32)
-    return communities(points, known_labels, seed=seed)
+    return count_communities(points, known_labels, seed=seed)
 
 
 @pytest.mark.parametrize("new", [1, 2, 3, 5])
 @pytest.mark.parametrize("known", [2, 4])
 def test_separated_groups_are_counted(known: int, new: int) -> None:
     for seed in range(2):
-        assert communities(groups(known + new, seed=seed), labels(known), seed=seed) == new
+        assert count_communities(groups(known + new, seed=seed), labels(known), seed=seed) == new
 
 
 def test_the_graph_is_that_of_shared_neighbours(louvain: Any) -> None:
     points = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
     asked = louvain(chunks(30))
-    communities(points, labels(1, 10), seed=0)
+    count_communities(points, labels(1, 10), seed=0)
     graph = asked[0]["graph"]
     actual = {(min(i, j), max(i, j)): weight for i, j, weight in graph.edges(data="weight")}
     assert actual == pytest.approx(edges_by_hand(points.tolist(), 10))
@@ -124,18 +124,19 @@ def test_a_community_of_two_images_is_no_class(louvain: Any) -> None:
 
 def test_the_same_seed_counts_the_same() -> None:
     points = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
-    counts = {communities(points, labels(3, 15), seed=3) for _ in range(3)}
+    counts = {count_communities(points, labels(3, 15), seed=3) for _ in range(3)}
     assert len(counts) == 1
 
 
 def test_pseudo_labels_need_not_be_numbered_from_0() -> None:
     points = groups(5)
-    assert communities(points, 7 * labels(3) + 4, seed=0) == 2
+    assert count_communities(points, 7 * labels(3) + 4, seed=0) == 2
 
 
 def test_one_implicit_image_is_one_class() -> None:
-    assert communities(groups(4)[:76], labels(3), seed=0) == 1
-    assert communities(groups(4), labels(4)[:99], seed=0) == 1  # in the middle of a known class
+    assert count_communities(groups(4)[:76], labels(3), seed=0) == 1
+    # The last image is in the middle of a known class.
+    assert count_communities(groups(4), labels(4)[:99], seed=0) == 1
 
 
 @pytest.mark.parametrize("images", [1, 2, 3, 5, 10, 11])
@@ -144,4 +145,4 @@ def test_fewer_images_than_neighbours_are_enough(images: int, known: int) -> Non
     points = np.random.default_rng(images).normal(size=(images, 4)).astype(np.float32)
     split = min(known, images - 1)
     for given in (points, points[np.zeros(images, int)], np.zeros_like(points)):
-        assert 1 <= communities(given, np.arange(split), seed=0) <= max(1, images // 3)
+        assert 1 <= count_communities(given, np.arange(split), seed=0) <= max(1, images // 3)

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from scda.adapt.discovery import novelty
-from scda.adapt.discovery.discover import Discovery, nobody
+from scda.adapt.discovery.discover import Discovery, empty_ids
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty import (
-    SURE_AGREEMENT,
-    among_suspects,
-    closed,
-    disagreement,
-    judged,
-    remoteness,
+    MAX_DISAGREEMENT,
+    closed_round,
+    judge_closed_round,
+    neighbour_disagreement,
+    relative_distance,
+    suspect_candidates,
 )
-from scda.adapt.discovery.propagation import neighbourhood
+from scda.adapt.discovery.propagation import neighbour_graph
 from scda.models.index import Ids
 
 
@@ -47,25 +47,25 @@ def test_disagreement_is_its_definition(seed: int) -> None:
     features = rng.normal(size=(40, 5)).astype(np.float32)
     labels = rng.integers(0, 3, 40)
     expected = disagreement_by_hand(labels.tolist(), features.tolist(), 10)
-    assert disagreement(labels, features) == pytest.approx(expected)
+    assert neighbour_disagreement(labels, features) == pytest.approx(expected)
 
 
 def test_whole_groups_of_one_label_do_not_disagree() -> None:
-    assert disagreement(np.arange(90) // 30, groups()) == 0
+    assert neighbour_disagreement(np.arange(90) // 30, groups()) == 0
 
 
 def test_a_group_of_scattered_labels_disagrees() -> None:
     labels = np.arange(90) // 30
     labels[60:] = np.arange(30) % 3  # a new class whose images got three known labels
-    assert disagreement(labels, groups()) == pytest.approx(1 / 3, abs=0.05)
+    assert neighbour_disagreement(labels, groups()) == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_fewer_images_than_neighbours_are_enough() -> None:
     features = np.eye(3, dtype=np.float32)
-    assert disagreement(np.array([0, 0, 0]), features) == 0
-    assert disagreement(np.array([0, 1, 2]), features) == 1
-    assert disagreement(np.array([0, 1]), features[:2]) == 1
-    assert disagreement(np.array([0]), features[:1]) == 0
+    assert neighbour_disagreement(np.array([0, 0, 0]), features) == 0
+    assert neighbour_disagreement(np.array([0, 1, 2]), features) == 1
+    assert neighbour_disagreement(np.array([0, 1]), features[:2]) == 1
+    assert neighbour_disagreement(np.array([0]), features[:1]) == 0
 
 
 def remoteness_by_hand(
@@ -110,8 +110,10 @@ class Closed:
     labels: Ids
 
     def judge(self, suspects: Ids) -> Discovery:
-        found = closed(self.logits, None, suspects)
-        return judged(found, self.logits, self.backbone, neighbourhood(self.backbone), 3)
+        found = closed_round(self.logits, None, suspects)
+        return judge_closed_round(
+            found, self.logits, self.backbone, neighbour_graph(self.backbone), 3
+        )
 
 
 def with_few_new(*, scattered: bool = True) -> Closed:
@@ -130,21 +132,21 @@ def test_remoteness_is_its_definition(seed: int) -> None:
     logits = rng.normal(0, 2, (40, 4)).astype(np.float32)
     backbone = rng.normal(1, 1, (40, 5)).astype(np.float32)
     expected = remoteness_by_hand(logits.tolist(), backbone.tolist(), 4)
-    np.testing.assert_allclose(remoteness(logits, backbone, 4), expected, rtol=1e-3)
+    np.testing.assert_allclose(relative_distance(logits, backbone, 4), expected, rtol=1e-3)
 
 
 def test_copies_of_one_image_make_no_other_remote() -> None:
     few = with_few_new()
     few.backbone[:20] = few.backbone[0]
-    remote = remoteness(few.logits, few.backbone, 3)
+    remote = relative_distance(few.logits, few.backbone, 3)
     assert remote[:20].max() < 0.01
     few.backbone[19, 1] += 0.05
-    assert remoteness(few.logits, few.backbone, 3)[19] < 2
+    assert relative_distance(few.logits, few.backbone, 3)[19] < 2
 
 
 def test_images_of_a_new_class_are_remote_and_most_known_ones_are_not() -> None:
     few = with_few_new()
-    remote = remoteness(few.logits, few.backbone, 3)
+    remote = relative_distance(few.logits, few.backbone, 3)
     assert remote[60:].min() > 10
     assert (remote[:60] <= 1.1).mean() > 0.8
     assert remote.dtype == np.float32
@@ -152,19 +154,19 @@ def test_images_of_a_new_class_are_remote_and_most_known_ones_are_not() -> None:
 
 def test_a_class_without_images_and_one_with_one_are_no_trouble() -> None:
     logits = (5 * np.eye(3)[[0, 0, 0, 0, 1]]).astype(np.float32)
-    remote = remoteness(logits, groups()[:5], 3)
+    remote = relative_distance(logits, groups()[:5], 3)
     assert np.isfinite(remote).all()
     assert remote[4] <= 2  # its own centre, to the last digit
 
 
 def test_equal_images_are_not_remote() -> None:
     logits = (5 * np.eye(2)[np.arange(10) % 2]).astype(np.float32)
-    assert remoteness(logits, np.ones((10, 4), np.float32), 2).max() <= 2
+    assert relative_distance(logits, np.ones((10, 4), np.float32), 2).max() <= 2
 
 
 def test_a_closed_round_chooses_among_known_classes_alone() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (30, 3)).astype(np.float32)
-    found = closed(logits, None, np.array([4, 7]))
+    found = closed_round(logits, None, np.array([4, 7]))
     predicted = logits.argmax(axis=1)
     assert (found.k_star, found.curve, found.k_graph, found.k_path) == (0, None, None, ())
     assert len(found.candidates.implicit) == len(found.implicit_labels) == 0
@@ -178,15 +180,15 @@ def test_a_closed_round_chooses_among_known_classes_alone() -> None:
 def test_the_verdict_of_the_round_before_stays_true() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (30, 3)).astype(np.float32)
     verdict = Finding(Status.NOTHING_NEW, "as seen before", "look again")
-    before = replace(closed(logits, None, nobody()), verdict=verdict)
-    assert closed(logits, before, nobody()).verdict == verdict
+    before = replace(closed_round(logits, None, empty_ids()), verdict=verdict)
+    assert closed_round(logits, before, empty_ids()).verdict == verdict
 
 
 def test_few_new_images_are_the_suspects_that_are_unlike_known_classes() -> None:
     few = with_few_new()
     found = few.judge(np.array([3, 25, *range(60, 68)]))  # the game suspects two known ones
     assert found.suspects.tolist() == list(range(60, 68))
-    share = disagreement(few.labels, few.backbone)
+    share = neighbour_disagreement(few.labels, few.backbone)
     assert str(found.verdict) == (
         f"few new images: {share:.1%} of the target images disagree with their neighbours, and "
         "8 images are unlike every known class; inspect the discovered classes; use --novel no to "
@@ -196,8 +198,8 @@ def test_few_new_images_are_the_suspects_that_are_unlike_known_classes() -> None
 
 def test_the_closed_round_itself_stays_as_it_was() -> None:
     few = with_few_new()
-    before = closed(few.logits, None, np.arange(60, 70))
-    found = judged(before, few.logits, few.backbone, neighbourhood(few.backbone), 3)
+    before = closed_round(few.logits, None, np.arange(60, 70))
+    found = judge_closed_round(before, few.logits, few.backbone, neighbour_graph(few.backbone), 3)
     assert found.candidates is before.candidates
     assert (found.k_star, before.verdict, len(before.suspects)) == (0, None, 10)
 
@@ -213,7 +215,7 @@ def test_nothing_is_new_where_neighbours_agree() -> None:
 
 def test_nothing_is_new_where_no_suspect_is_unlike_the_known_classes() -> None:
     few = with_few_new()
-    for suspects in (nobody(), np.array([3, 25])):
+    for suspects in (empty_ids(), np.array([3, 25])):
         found = few.judge(suspects)
         assert found.verdict is not None
         assert found.verdict.status is Status.NOTHING_NEW
@@ -224,14 +226,14 @@ def test_nothing_is_new_where_no_suspect_is_unlike_the_known_classes() -> None:
     ("share", "status"),
     [
         (0.0, Status.NOTHING_NEW),
-        (SURE_AGREEMENT, Status.NOTHING_NEW),
-        (SURE_AGREEMENT + 1e-6, Status.FEW_NEW),
+        (MAX_DISAGREEMENT, Status.NOTHING_NEW),
+        (MAX_DISAGREEMENT + 1e-6, Status.FEW_NEW),
     ],
 )
 def test_the_threshold_is_of_the_share_that_disagrees(
     share: float, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(novelty, "disagreement", lambda labels, backbone: share)
+    monkeypatch.setattr(novelty, "neighbour_disagreement", lambda labels, backbone: share)
     found = with_few_new().judge(np.arange(60, 70))
     assert found.verdict is not None
     assert found.verdict.status is status
@@ -241,15 +243,15 @@ def test_the_threshold_is_of_the_share_that_disagrees(
 def test_an_odd_picture_alone_is_no_suspect() -> None:
     few = with_few_new()
     few.backbone[7] = few.backbone[:20].mean(axis=0) + np.array([0, 0.13, 0.04, 0])
-    assert remoteness(few.logits, few.backbone, 3)[7] > 1.1
+    assert relative_distance(few.logits, few.backbone, 3)[7] > 1.1
     assert few.judge(np.array([7, *range(60, 70)])).suspects.tolist() == list(range(60, 70))
 
 
 def test_suspects_are_t_im_and_all_others_may_be_t_kn() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (30, 3)).astype(np.float32)
     predicted, suspects = logits.argmax(axis=1), np.array([2, 3, 11])
-    alone = closed(logits, None, nobody()).candidates
-    candidates = among_suspects(closed(logits, None, suspects), logits)
+    alone = closed_round(logits, None, empty_ids()).candidates
+    candidates = suspect_candidates(closed_round(logits, None, suspects), logits)
     assert set(suspects.tolist()) & set(alone.known.tolist())
     assert candidates.implicit.tolist() == [2, 3, 11]
     assert candidates.known.tolist() == [row for row in alone.known.tolist() if row not in suspects]

@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import averaged, neighbourhood, propagated
+from scda.adapt.discovery.propagation import neighbour_graph, propagate, smooth
 
 # Conjugate gradients stop at a residual of 1e-5; reach 0.98 makes up to 50 times that of it.
 SOLVER = 1e-3
@@ -57,17 +57,18 @@ def spread_by_hand(
 def test_the_graph_is_its_definition(seed: int, centre: float) -> None:
     points = cloud(seed=seed, centre=centre)
     expected = graph_by_hand(points.tolist(), 5)
-    np.testing.assert_allclose(dense(neighbourhood(points)), expected, atol=1e-5)  # float32 cosines
+    # float32 cosines
+    np.testing.assert_allclose(dense(neighbour_graph(points)), expected, atol=1e-5)
 
 
 def test_the_graph_of_three_images_worked_by_hand() -> None:
     points = np.array([[1, 0], [1, 0], [-1, 0]], np.float32)
     # Cosines 1, -1 and -1: an edge of 1 between the first two, whose sums are 1; none else.
-    assert dense(neighbourhood(points)).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert dense(neighbour_graph(points)).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def test_the_graph_is_symmetric_without_self_edges_and_scaled() -> None:
-    graph = dense(neighbourhood(cloud(40)))
+    graph = dense(neighbour_graph(cloud(40)))
     np.testing.assert_allclose(graph, graph.T)
     assert (graph.diagonal() == 0).all()
     assert (graph >= 0).all()
@@ -78,30 +79,30 @@ def test_lengths_of_features_do_not_matter() -> None:
     points = cloud()
     lengths = np.random.default_rng(1).uniform(0.1, 100, (12, 1)).astype(np.float32)
     np.testing.assert_allclose(
-        dense(neighbourhood(points * lengths)), dense(neighbourhood(points)), atol=1e-5
+        dense(neighbour_graph(points * lengths)), dense(neighbour_graph(points)), atol=1e-5
     )
 
 
 def test_another_order_of_images_is_the_same_graph() -> None:
     points, order = cloud(), np.random.default_rng(1).permutation(12)
-    expected = dense(neighbourhood(points))[order][:, order]
-    np.testing.assert_allclose(dense(neighbourhood(points[order])), expected, atol=1e-6)
+    expected = dense(neighbour_graph(points))[order][:, order]
+    np.testing.assert_allclose(dense(neighbour_graph(points[order])), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("images", [1, 2, 3, 5, 6, 7])
 def test_fewer_images_than_neighbours_are_enough(images: int) -> None:
     points = cloud(images, centre=3)
-    graph = neighbourhood(points)
+    graph = neighbour_graph(points)
     assert graph.shape == (images, images)
     np.testing.assert_allclose(dense(graph), graph_by_hand(points.tolist(), 5), atol=1e-5)
     logits = np.random.default_rng(0).normal(size=(images, 3)).astype(np.float32)
-    assert np.isfinite(propagated(logits, graph, 0.98)).all()
+    assert np.isfinite(propagate(logits, graph, 0.98)).all()
 
 
 @pytest.mark.parametrize("copies", [2, 9, 30])
 def test_duplicates_have_no_edge_to_themselves(copies: int) -> None:
     points = np.concatenate([np.repeat(cloud(1), copies, axis=0), cloud(12, seed=1)])
-    graph = dense(neighbourhood(points))
+    graph = dense(neighbour_graph(points))
     assert (graph.diagonal() == 0).all()
     np.testing.assert_allclose(graph, graph.T)
     assert np.isfinite(graph).all()
@@ -111,24 +112,24 @@ def test_duplicates_have_no_edge_to_themselves(copies: int) -> None:
 def test_an_image_without_features_keeps_its_prediction() -> None:
     points = np.concatenate([cloud(8, centre=3), np.zeros((1, 4), np.float32)])
     logits = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
-    spread = propagated(logits, neighbourhood(points), 0.98)
+    spread = propagate(logits, neighbour_graph(points), 0.98)
     np.testing.assert_allclose(softmax(spread[8]), softmax(logits[8]), atol=1e-6)
 
 
 @pytest.mark.parametrize("reach", [0.3, 0.9, 0.98])
 @pytest.mark.parametrize("seed", range(3))
 def test_propagated_is_the_dense_solution(seed: int, reach: float) -> None:
-    graph = neighbourhood(cloud(seed=seed))
+    graph = neighbour_graph(cloud(seed=seed))
     logits = np.random.default_rng(seed).normal(0, 2, (12, 4)).astype(np.float32)
     alone = np.array([np.exp(row) / np.exp(row).sum() for row in logits.astype(np.float64)])
     solved = spread_by_hand(alone, graph, reach)
     expected = np.array([row / sum(row) for row in solved])
-    np.testing.assert_allclose(np.exp(propagated(logits, graph, reach)), expected, atol=SOLVER)
+    np.testing.assert_allclose(np.exp(propagate(logits, graph, reach)), expected, atol=SOLVER)
 
 
 def test_propagated_is_log_probabilities_of_every_image() -> None:
     logits = np.random.default_rng(0).normal(0, 5, (12, 4)).astype(np.float32)
-    spread = propagated(logits, neighbourhood(cloud()), 0.98)
+    spread = propagate(logits, neighbour_graph(cloud()), 0.98)
     assert spread.shape == (12, 4)
     assert spread.dtype == np.float32
     np.testing.assert_allclose(np.exp(spread).sum(axis=1), 1, atol=1e-5)
@@ -136,15 +137,15 @@ def test_propagated_is_log_probabilities_of_every_image() -> None:
 
 def test_a_reach_of_0_changes_no_probability() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (12, 4)).astype(np.float32)
-    spread = propagated(logits, neighbourhood(cloud()), 0)
+    spread = propagate(logits, neighbour_graph(cloud()), 0)
     np.testing.assert_allclose(softmax(spread, axis=1), softmax(logits, axis=1), atol=1e-6)
 
 
 def test_what_was_given_is_left_as_it_was() -> None:
-    graph, logits = neighbourhood(cloud()), cloud(seed=1)
+    graph, logits = neighbour_graph(cloud()), cloud(seed=1)
     edges, before = dense(graph), logits.copy()
-    propagated(logits, graph, 0.9)
-    averaged(logits[:, 0], graph, 0.9)
+    propagate(logits, graph, 0.9)
+    smooth(logits[:, 0], graph, 0.9)
     np.testing.assert_array_equal(dense(graph), edges)
     np.testing.assert_array_equal(logits, before)
 
@@ -154,28 +155,28 @@ def test_an_image_alone_among_those_of_another_class_is_corrected() -> None:
     called = classes.copy()
     called[3] = 1
     logits = (4 * np.eye(2)[called]).astype(np.float32)
-    graph = neighbourhood(two_groups())
-    assert propagated(logits, graph, 0.98).argmax(axis=1).tolist() == classes.tolist()
-    assert propagated(logits, graph, 0.01).argmax(axis=1).tolist() == called.tolist()
+    graph = neighbour_graph(two_groups())
+    assert propagate(logits, graph, 0.98).argmax(axis=1).tolist() == classes.tolist()
+    assert propagate(logits, graph, 0.01).argmax(axis=1).tolist() == called.tolist()
 
 
 def test_renaming_classes_renames_predictions() -> None:
-    graph, order = neighbourhood(cloud()), [2, 0, 3, 1]
+    graph, order = neighbour_graph(cloud()), [2, 0, 3, 1]
     logits = np.random.default_rng(0).normal(0, 2, (12, 4)).astype(np.float32)
-    expected = np.exp(propagated(logits, graph, 0.9)[:, order])
-    actual = np.exp(propagated(logits[:, order], graph, 0.9))
+    expected = np.exp(propagate(logits, graph, 0.9)[:, order])
+    actual = np.exp(propagate(logits[:, order], graph, 0.9))
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("extreme", [1e4, 1e30])
 def test_extreme_logits_stay_finite(extreme: float) -> None:
     logits = (extreme * np.eye(4)[np.arange(12) % 4]).astype(np.float32)
-    assert np.isfinite(propagated(logits, neighbourhood(cloud()), 0.98)).all()
+    assert np.isfinite(propagate(logits, neighbour_graph(cloud()), 0.98)).all()
 
 
 def test_a_class_that_nobody_is_called_stays_finite_and_unlikely() -> None:
     logits = np.tile(np.array([5, 4, -1e6], np.float32), (12, 1))
-    spread = propagated(logits, neighbourhood(cloud()), 0.98)
+    spread = propagate(logits, neighbour_graph(cloud()), 0.98)
     assert np.isfinite(spread).all()
     assert (np.exp(spread[:, 2]) < 1e-9).all()
 
@@ -183,19 +184,19 @@ def test_a_class_that_nobody_is_called_stays_finite_and_unlikely() -> None:
 @pytest.mark.parametrize("reach", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize("seed", range(3))
 def test_averaged_is_its_dense_definition(seed: int, reach: float) -> None:
-    graph = neighbourhood(cloud(seed=seed))
+    graph = neighbour_graph(cloud(seed=seed))
     values = np.random.default_rng(seed).uniform(0, 3, 12).astype(np.float32)
     weights = spread_by_hand(np.eye(12), graph, reach)
     expected = [
         sum(w * v for w, v in zip(row, values.tolist(), strict=True)) / sum(row) for row in weights
     ]
-    np.testing.assert_allclose(averaged(values, graph, reach), expected, atol=SOLVER)
+    np.testing.assert_allclose(smooth(values, graph, reach), expected, atol=SOLVER)
 
 
 @pytest.mark.parametrize("images", [1, 3, 12, 50])
 def test_a_constant_stays_a_constant(images: int) -> None:
     values = np.full(images, 1.7, np.float32)
-    actual = averaged(values, neighbourhood(cloud(images)), 0.5)
+    actual = smooth(values, neighbour_graph(cloud(images)), 0.5)
     assert actual.shape == (images,)
     assert actual.dtype == np.float32
     np.testing.assert_allclose(actual, values, rtol=1e-4)
@@ -203,13 +204,13 @@ def test_a_constant_stays_a_constant(images: int) -> None:
 
 def test_an_average_over_no_neighbour_is_the_value() -> None:
     values = np.arange(12, dtype=np.float32)
-    np.testing.assert_allclose(averaged(values, neighbourhood(cloud()), 0), values, atol=1e-6)
+    np.testing.assert_allclose(smooth(values, neighbour_graph(cloud()), 0), values, atol=1e-6)
 
 
 def test_one_outlier_is_drawn_to_those_around_it() -> None:
     values = np.repeat(np.array([1, 5], np.float32), 10)
     values[3] = 2
-    actual = averaged(values, neighbourhood(two_groups()), 0.5)
+    actual = smooth(values, neighbour_graph(two_groups()), 0.5)
     assert 1 < actual[3] < 2
     assert np.delete(actual[:10], 3).max() < actual[3]
     np.testing.assert_allclose(actual[10:], 5, atol=0.05)  # the other group is far away

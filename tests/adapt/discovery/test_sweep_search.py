@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery import sweep_search
 from scda.adapt.discovery.kmeans import Points, clusterings, seedings
-from scda.adapt.discovery.sweep import Curve, estimate
+from scda.adapt.discovery.sweep import Curve, sweep_curve
 from scda.adapt.discovery.sweep_search import search
 
 
@@ -20,7 +20,7 @@ def mixture(classes: int, *, each: int = 12, width: int = 16) -> Points:
 def curve_of(points: Points, num_known: int, *, k_max: int = 90, each: int = 12) -> Curve:
     known_labels = np.repeat(np.arange(num_known), each)
     config = TrainConfig(restarts=2, k_max=k_max)
-    return estimate(points, known_labels, num_known=num_known, config=config)
+    return sweep_curve(points, known_labels, num_known=num_known, config=config)
 
 
 def every_k(monkeypatch: pytest.MonkeyPatch, points: Points, num_known: int) -> Curve:
@@ -104,9 +104,9 @@ def test_a_sharp_bend_is_found_exactly_and_an_accuracy_of_1(
     order = np.concatenate([known, np.setdiff1d(np.arange(300), known)])
     labels = known % 60
     config = TrainConfig(restarts=2, k_max=90)
-    searched = estimate(points[order], labels, num_known=5, config=config)
+    searched = sweep_curve(points[order], labels, num_known=5, config=config)
     monkeypatch.setattr(sweep_search, "EVERY_UP_TO", 10**6)
-    whole = estimate(points[order], labels, num_known=5, config=config)
+    whole = sweep_curve(points[order], labels, num_known=5, config=config)
     assert searched.k_elbow == whole.k_elbow == 60
     assert max(searched.accuracy) == max(whole.accuracy) == 1
     assert whole.k_accuracy <= searched.k_accuracy <= 60
@@ -122,7 +122,7 @@ def test_fewer_points_than_k_max(images: int) -> None:
     points = np.random.default_rng(0).normal(size=(images, 4)).astype(np.float32)
     known_labels = np.arange(images // 2) % 2
     config = TrainConfig(restarts=2, k_max=700)
-    curve = estimate(points, known_labels, num_known=2, config=config)
+    curve = sweep_curve(points, known_labels, num_known=2, config=config)
     assert curve.k[-1] <= max(images // 2, min(3, images))
     assert curve.k_accuracy in curve.k
     assert curve.k_elbow in curve.k

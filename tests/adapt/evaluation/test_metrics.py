@@ -130,10 +130,10 @@ def test_harmonic_mean_of_equal_values_is_the_value_and_0_absorbs() -> None:
 
 
 def test_auroc_is_the_share_of_pairs_in_the_right_order() -> None:
-    newness = np.array([0.1, 0.2, 0.6, 0.5, 0.0, 0.3, 0.9, 0.5, 0.2, 0.7], np.float32)
-    pairs = [(new, old) for new in newness[TRUE >= 2] for old in newness[TRUE < 2]]
+    novelty_score = np.array([0.1, 0.2, 0.6, 0.5, 0.0, 0.3, 0.9, 0.5, 0.2, 0.7], np.float32)
+    pairs = [(new, old) for new in novelty_score[TRUE >= 2] for old in novelty_score[TRUE < 2]]
     right = sum(1.0 if new > old else 0.5 if new == old else 0.0 for new, old in pairs)
-    assert auroc(TRUE, newness, 2) == pytest.approx(right / len(pairs))
+    assert auroc(TRUE, novelty_score, 2) == pytest.approx(right / len(pairs))
 
 
 @pytest.mark.parametrize("true", [[0, 1, 1], [2, 3, 2]])

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.pipeline.events import Events
 from scda.adapt.pipeline.watch import Watch, steps_before
@@ -30,7 +30,7 @@ def watch(run: Path, **changes: Any) -> Watch:
 
 
 def stage(number: int, **fields: Any) -> Stage:
-    found = Discovery(2, Candidates(nobody(), nobody(), nobody()), nobody(), None)
+    found = Discovery(2, Candidates(empty_ids(), empty_ids(), empty_ids()), empty_ids(), None)
     usual = {"unknown_share": 0.4, "losses": {"source": 0.5}, "seconds": 1.0}
     return Stage(**{"round": number, **usual, "discovery": found if number else None, **fields})
 

@@ -17,7 +17,7 @@ from scda.adapt.discovery import novelty
 from scda.adapt.discovery.discover import Candidates, Discovery, discover
 from scda.adapt.discovery.findings import Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import neighbourhood, propagated
+from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.discovery.sweep import contingency
 from scda.adapt.evaluation.metrics import Labels, acc_novel, open_set
 from scda.adapt.runtime.signals import Terminated
@@ -206,7 +206,7 @@ def test_of_a_target_without_new_classes_nothing_is_said_where_none_is_wanted() 
 
 def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
     found = run(config(novel="auto"))
-    assert found.stages[0].unknown_share > novelty.SURE_SHARE
+    assert found.stages[0].unknown_share > novelty.NEW_SHARE
     assert outputs(found.adapted.networks) > KNOWN
     assert not {"nothing new found", "few new images"} & set(statuses(found.adapted))
     assert found.adapted.discovery is not None
@@ -217,7 +217,7 @@ def test_auto_finds_new_classes_where_many_images_are_called_unknown() -> None:
 def test_auto_finds_nothing_where_nothing_is_and_says_so_once(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(novelty, "SURE_SHARE", 1.0)  # the game alone may call a third unknown
+    monkeypatch.setattr(novelty, "NEW_SHARE", 1.0)  # the game alone may call a third unknown
     found = run(config(novel="auto", rounds=rounds), CLOSED.features)
     assert outputs(found.adapted.networks) == KNOWN
     assert len(found.adapted.findings) == 1
@@ -233,7 +233,7 @@ def few() -> Watched:
 
 
 def test_auto_finds_few_new_images_in_the_rounds_after_the_closed_one(few: Watched) -> None:
-    assert few.stages[0].unknown_share < novelty.SURE_SHARE
+    assert few.stages[0].unknown_share < novelty.NEW_SHARE
     assert statuses(few.adapted)[0] == "few new images"
     found = few.adapted.discovery
     assert found is not None
@@ -293,8 +293,8 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
                 None if stage.round else alone.append(infer(nets, TARGET.features)[0].numpy())
             ),
         )
-    graph = neighbourhood(TARGET.features.numpy())
-    np.testing.assert_array_equal(given[0], propagated(alone[0], graph, 0.9))
+    graph = neighbour_graph(TARGET.features.numpy())
+    np.testing.assert_array_equal(given[0], propagate(alone[0], graph, 0.9))
     np.testing.assert_array_equal(given[1], alone[1])
 
 
@@ -307,7 +307,7 @@ def test_every_round_adds_its_number_of_classes_to_the_path(usual: Watched) -> N
 
 
 def test_what_the_user_should_not_trust_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: 1)
+    monkeypatch.setattr("scda.adapt.discovery.discover.count_communities", lambda *_, **__: 1)
     settings = config(novel="yes", k_method="scda", rounds=1)
     assert "k unsure" in statuses(run(settings).adapted)
     strange = run(config(novel="yes", round_steps=2), -TARGET.features).adapted
@@ -534,7 +534,7 @@ def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in
 def test_a_run_killed_after_its_last_checkpoint_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.discover.communities", lambda *_, **__: 1)
+    monkeypatch.setattr("scda.adapt.discovery.discover.count_communities", lambda *_, **__: 1)
     settings = config(novel="yes", k_method="scda", rounds=1)
     whole = run(settings, folder=tmp_path).adapted
     again = run(settings, folder=tmp_path)

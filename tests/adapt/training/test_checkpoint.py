@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from scda.adapt.discovery.discover import Candidates, Discovery, nobody
+from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.sweep import Curve
 from scda.adapt.training.checkpoint import PAUSED, Pause, State, load, load_pause, save, save_pause
@@ -105,8 +105,8 @@ def test_a_backbone_that_learnt_comes_back(tmp_path: Path) -> None:
 
 
 def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
-    nothing = Candidates(np.array([4]), np.array([1]), nobody())
-    save(tmp_path, state(1, Discovery(0, nothing, nobody(), None)), Generator())
+    nothing = Candidates(np.array([4]), np.array([1]), empty_ids())
+    save(tmp_path, state(1, Discovery(0, nothing, empty_ids(), None)), Generator())
     loaded = load(tmp_path, fresh(), Generator())
     assert loaded is not None
     found = loaded.discovery

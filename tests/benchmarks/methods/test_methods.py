@@ -58,7 +58,7 @@ def test_a_method_knows_known_classes_and_rejects_new_ones(made: Made, method: s
     assert shares["os_star"] > 0.6
     assert shares["os_star"] + shares["unk_pooled"] > 1.1
     is_new = torch.from_numpy(made.truth >= KNOWN)
-    new, known = prediction.newness[is_new], prediction.newness[~is_new]
+    new, known = prediction.novelty_score[is_new], prediction.novelty_score[~is_new]
     assert (new[:, None] > known).float().mean() > 0.85
 
 
@@ -67,7 +67,7 @@ def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
     few = Inputs(made.inputs.source, made.inputs.target[:60])
     short = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=1)
     first, second = (predict(method, few, short) for _ in range(2))
-    torch.testing.assert_close(first.newness, second.newness)
+    torch.testing.assert_close(first.novelty_score, second.novelty_score)
     assert first.labels.tolist() == second.labels.tolist()
 
 

@@ -90,7 +90,7 @@ def test_scores_of_a_case_worked_by_hand() -> None:
     assert record["unk_pooled"] == 50.0
     assert record["accuracy"] == 60.0  # rows 0, 2 and 3
     assert record["known_share"] == 66.67  # two of three known images
-    assert record["auroc"] == 58.33  # newness 0 1 0 of known, 1 0 of new: 3.5 of 6 pairs
+    assert record["auroc"] == 58.33  # novelty_score 0 1 0 of known, 1 0 of new: 3.5 of 6 pairs
     assert record["hos_before"] == 66.67  # OS* 50, UNK 100
     assert record["os_per_round"] == [66.67, 66.67]
     assert record["status"] == ["k unsure"]
