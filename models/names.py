@@ -1,4 +1,4 @@
-"""names.json: the names, merges and drops that people gave to classes after training."""
+"""names.json: the labels, merges and drops that people gave to classes after training."""
 
 import dataclasses
 import json
@@ -14,17 +14,19 @@ from numpy.typing import NDArray
 from scda.models.bundle import ClassInfo
 from scda.models.errors import GateError
 
-UNKNOWN = "unknown"  # id, label and kind of what dropped classes become
+UNKNOWN = "unknown"  # id, label and kind of the answer in place of a dropped class
+
+_CURE = "restore the file from a copy, or delete it"
 
 
 def to_nfc(label: str) -> str:
-    """Return a label or folder name in to_nfc Unicode: macOS writes an accent as its own."""
+    """Return a label or folder name in composed Unicode; macOS writes accents decomposed."""
     return unicodedata.normalize("NFC", label)
 
 
 @dataclass(frozen=True)
 class ClassState:
-    """What was said of one class; the defaults mean nothing was."""
+    """The edits of one class; the defaults are those of an unedited class."""
 
     label: str | None = None
     merged_into: str | None = None  # a class id
@@ -33,41 +35,41 @@ class ClassState:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One step in the history of names, with what takes it back."""
+    """One change in the history of names, with the states that undo it."""
 
-    version: int  # of the names it led to
+    version: int  # of the names after the change
     at: str  # UTC, ISO 8601
-    did: str  # as a person reads it
-    before: dict[str, ClassState]  # of the classes that it changed
-    undoes: int = 0  # the version of the change that this one took back
+    did: str  # description for people
+    before: dict[str, ClassState]  # class id → state before, of the changed classes
+    undoes: int = 0  # the version of the change that this one undid; 0 if none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What people said of the classes; `version` 0 means nothing was said."""
+    """The names that people gave to the classes; `version` is 0 before the first change."""
 
     version: int = 0
     labels: dict[str, str] = field(default_factory=dict)  # class id → label
-    merges: dict[str, str] = field(default_factory=dict)  # class id → the id it is merged into
+    merges: dict[str, str] = field(default_factory=dict)  # class id → id of the remaining class
     drops: frozenset[str] = frozenset()  # class ids
     history: tuple[Change, ...] = ()  # oldest first
 
     def resolve(self, class_id: str) -> str:
-        """Return the id that answers for `class_id`: its own, another's, or `unknown`."""
+        """Return the id that answers for a class: its own, its merge target's, or `unknown`."""
         merged = self.merges.get(class_id, class_id)
         return UNKNOWN if {class_id, merged} & self.drops else merged
 
     def label(self, info: ClassInfo) -> str:
-        """Return what a class is called: the label it was given, or its own."""
+        """Return the label of a class: the one it was given, or its own."""
         return self.labels.get(info.class_id, info.label)
 
     def state(self, class_id: str) -> ClassState:
-        """Return what was said of one class."""
+        """Return the edits of one class."""
         dropped = class_id in self.drops
         return ClassState(self.labels.get(class_id), self.merges.get(class_id), dropped)
 
     def with_states(self, states: Mapping[str, ClassState], change: Change) -> "Names":
-        """Return names with these classes in these states, and the change in their history."""
+        """Return names with new states of some classes, and the change added to the history."""
         others = self.labels.keys() | self.merges.keys() | self.drops
         after = {i: self.state(i) for i in sorted(others)} | dict(states)
         return Names(
@@ -85,17 +87,17 @@ class Names:
 
 
 def read_names(path: Path, class_ids: Sequence[str]) -> Names:
-    """Return what a names.json says, or empty names where there is no file.
+    """Return the contents of a names.json, or empty names if there is no file.
 
     Raises:
-        GateError: If it is damaged or speaks of a class that the bundle lacks.
+        GateError: If it is damaged or names a class that the bundle lacks.
     """
     try:
         fields = json.loads(path.read_bytes())
     except FileNotFoundError:
         return Names()
     except (OSError, ValueError, RecursionError) as error:
-        raise GateError(f"{path}: damaged: {error}") from None
+        raise GateError(f"{path}: damaged: {error}; {_CURE}") from None
     try:
         names = Names(
             version=int(fields["version"]),
@@ -105,15 +107,15 @@ def read_names(path: Path, class_ids: Sequence[str]) -> Names:
             history=tuple(map(_change, fields.get("history", []))),
         )
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise GateError(f"{path}: not a names file: {error!r}") from None
+        raise GateError(f"{path}: not a names file: {error!r}; {_CURE}") from None
     _check(names, class_ids, path)
     return names
 
 
 def merge_matrix(names: Names, class_ids: Sequence[str]) -> tuple[list[str], NDArray[np.float32]]:
-    """Return the ids that remain, and the 0/1 matrix (C, remaining) that sums probabilities.
+    """Return the remaining ids, and the 0/1 matrix (C, remaining) that sums their probabilities.
 
-    The order is the bundle's, `unknown` last.
+    The ids are in the order of the bundle, with `unknown` last.
     """
     targets = [names.resolve(class_id) for class_id in class_ids]
     remaining = [class_id for class_id in (*class_ids, UNKNOWN) if class_id in targets]
@@ -128,10 +130,12 @@ def _change(fields: dict[str, Any]) -> Change:
 
 
 def _check(names: Names, class_ids: Sequence[str], path: Path) -> None:
-    spoken_of = {*names.labels, *names.merges, *names.merges.values(), *names.drops}
-    strangers = sorted(spoken_of - set(class_ids))
-    if strangers:
-        raise GateError(f"{path}: no class {strangers[0]} in this bundle")
+    mentioned = {*names.labels, *names.merges, *names.merges.values(), *names.drops}
+    missing = sorted(mentioned - set(class_ids))
+    if missing:
+        raise GateError(
+            f"{path}: the bundle has no class {missing[0]}; the file may belong to another bundle"
+        )
     chained = sorted(set(names.merges) & set(names.merges.values()))
     if chained:
-        raise GateError(f"{path}: {chained[0]} is merged away and merged into")
+        raise GateError(f"{path}: {chained[0]} is both merged away and the target of a merge")

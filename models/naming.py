@@ -1,7 +1,7 @@
-"""What people may say of the classes: name, merge, drop, restore, undo; saved under a lock.
+"""Edit the names of classes: name, merge, drop, restore, undo; saved under a lock.
 
-Each function of `Names` returns what would be in force and touches no file; `change_names` applies
-one to names.json as it stands at that moment, so that two writers cannot lose each other's work.
+The methods of `Naming` return new `Names` and touch no file. `change_names` applies a change to
+the current names.json, so that concurrent writers do not lose each other's work.
 """
 
 import dataclasses
@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from filelock import FileLock, Timeout
 
@@ -24,68 +25,112 @@ _LOCK_SECONDS = 10.0
 
 
 class SaveError(UsageError):
-    """The names could not be saved; those that were there before still are."""
+    """The names could not be saved; the previous names.json is unchanged."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Edit:
+    """One edit of the names, as the review page and the command line send it.
+
+    Attributes:
+        action: What to do with the classes.
+        class_ids: One class; at least two for `merge`, the one that remains first; none for `undo`.
+        label: The new label, for `name` alone; an empty label removes the given one.
+        version: The version of the names that the person saw; `undo` alone checks it, so that
+            nobody undoes a change that somebody else has made since.
+    """
+
+    action: Literal["name", "merge", "drop", "restore", "undo"]
+    class_ids: Sequence[str] = ()
+    label: str = ""
+    version: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Naming:
-    """The classes of one bundle, and what may be said of them."""
+    """The edits that the classes of one bundle allow.
+
+    Attributes:
+        classes: The classes of the bundle, in the order of the model's outputs.
+    """
 
     classes: Sequence[ClassInfo]
 
     def label(self, names: Names, class_id: str) -> str:
-        """Return the label of a class, given or its own."""
+        """Return the current label of a class: the one it was given, or its own."""
         return names.label(self._own(class_id))
 
-    def name(self, names: Names, class_id: str, label: str) -> Names:
-        """Give a class a label; an empty one takes the given label away.
+    def apply(self, names: Names, edit: Edit) -> Names:
+        """Return the names after an edit.
 
         Raises:
-            UsageError: If the class is not there or does not stand, or the label will not do.
+            UsageError: If the edit is refused; see the method of each action.
         """
-        self._check_stands(names, class_id)
+        if edit.action == "undo":
+            if edit.version not in (None, names.version):
+                raise UsageError("the names have changed meanwhile; check the new state, then undo")
+            return self.undo(names)
+        if edit.action == "merge":
+            return self.merge(names, edit.class_ids)
+        if len(edit.class_ids) != 1:
+            raise UsageError(f"{edit.action}: got {len(edit.class_ids)} classes, expected one")
+        (class_id,) = edit.class_ids
+        if edit.action == "name":
+            return self.name(names, class_id, edit.label)
+        return (self.drop if edit.action == "drop" else self.restore)(names, class_id)
+
+    def name(self, names: Names, class_id: str, label: str) -> Names:
+        """Give a class a label; an empty label removes the given one.
+
+        Raises:
+            UsageError: If there is no such class, it is merged or dropped, or the label is invalid
+                or taken.
+        """
+        self._check_active(names, class_id)
         label, own = clean_label(label), self._own(class_id).label
         self._check_free(names, class_id, label or own)
         state = ClassState(label if label not in ("", own) else None)
         return _changed(names, {class_id: state}, f"named {class_id} {label or own}")
 
     def merge(self, names: Names, class_ids: Sequence[str]) -> Names:
-        """Let the first class answer for all of them, and for what was merged into them.
+        """Merge classes, and the classes merged into them before, into the first of them.
 
         Raises:
-            UsageError: If there are fewer than two, one is merged or dropped, or a known class
-                would end in a discovered one.
+            UsageError: If there are fewer than two classes, one is merged or dropped already, or a
+                known class would be merged into a discovered one.
         """
         if len(set(class_ids)) < 2:
-            raise UsageError(f"merge: got {', '.join(class_ids)}; want at least two classes")
+            got = ", ".join(class_ids) or "none"
+            raise UsageError(f"merge: got {got}; expected at least two different classes")
         into, *rest = dict.fromkeys(class_ids)
         for class_id in (into, *rest):
-            self._check_stands(names, class_id)
+            self._check_active(names, class_id)
         if self._own(into).kind != "known":
             for class_id in rest:
                 if self._own(class_id).kind == "known":
                     raise UsageError(
-                        f"merge: {class_id} is known; name it first: {class_id},{into}"
+                        f"merge: {class_id} is a known class, which cannot be merged into a "
+                        f"discovered one; put it first: {class_id},{into}"
                     )
         moved = [i for i in self.class_ids if i in rest or names.merges.get(i) in rest]
         states = {i: dataclasses.replace(names.state(i), merged_into=into) for i in moved}
         return _changed(names, states, f"merged {', '.join(rest)} into {into}")
 
     def drop(self, names: Names, class_id: str) -> Names:
-        """Let a class, and what was merged into it, become `unknown`.
+        """Turn a class, and the classes merged into it, into `unknown`.
 
         Raises:
             UsageError: If there is no such class, or it is merged into another.
         """
-        self._check_stands(names, class_id)
+        self._check_active(names, class_id)
         state = dataclasses.replace(names.state(class_id), dropped=True)
         return _changed(names, {class_id: state}, f"dropped {class_id}")
 
     def restore(self, names: Names, class_id: str) -> Names:
-        """Take a class back out of a merge or a drop, with its label where it is still free.
+        """Take a class back out of a merge or a drop, with its label if that is still free.
 
         Raises:
-            UsageError: If there is no such class, or its label and its own are both taken.
+            UsageError: If there is no such class, or both its given and its own label are taken.
         """
         label, own = names.state(class_id).label, self._own(class_id).label
         if label is None or self._holder(names, class_id, label):
@@ -95,19 +140,19 @@ class Naming:
         return _changed(names, {class_id: state}, f"restored {class_id}")
 
     def undo(self, names: Names) -> Names:
-        """Take back the last change that was not taken back yet.
+        """Undo the last change that has not been undone yet.
 
         Raises:
-            UsageError: If there is none.
+            UsageError: If there is no such change.
         """
         last = undoable(names)
         if last is None:
-            raise UsageError("nothing to undo")
+            raise UsageError("there is no change to undo")
         return _changed(names, last.before, f"undid: {last.did}", undoes=last.version)
 
     @property
     def class_ids(self) -> list[str]:
-        """The class ids in output order."""
+        """The class ids, in the order of the model's outputs."""
         return [info.class_id for info in self.classes]
 
     def _own(self, class_id: str) -> ClassInfo:
@@ -115,9 +160,11 @@ class Naming:
             if info.class_id == class_id:
                 return info
         last = self.classes[-1].class_id
-        raise UsageError(f"no class {class_id} in this bundle; want known-000 to {last}")
+        raise UsageError(
+            f"the bundle has no class {class_id}; expected an id from known-000 to {last}"
+        )
 
-    def _check_stands(self, names: Names, class_id: str) -> None:
+    def _check_active(self, names: Names, class_id: str) -> None:
         self._own(class_id)
         if class_id in names.merges:
             raise UsageError(
@@ -128,36 +175,41 @@ class Naming:
 
     def _check_free(self, names: Names, class_id: str, label: str) -> None:
         if label == UNKNOWN != self._own(class_id).label:
-            raise UsageError(f"{UNKNOWN} is what dropped classes are called; drop {class_id}")
+            raise UsageError(
+                f"the label {UNKNOWN} is reserved for dropped classes; drop {class_id} instead"
+            )
         taken = self._holder(names, class_id, label)
         if taken:
-            raise UsageError(f"{taken} is {label} already; merge them: {taken},{class_id}")
+            raise UsageError(
+                f"{taken} is called {label} already; choose another label, "
+                f"or merge the two: {taken},{class_id}"
+            )
 
     def _holder(self, names: Names, class_id: str, label: str) -> str | None:
-        """Return the other class that has this label, if one that stands has."""
+        """Return the other active class that has this label, if any."""
         others = [i for i in self.class_ids if i != class_id and names.resolve(i) == i]
         return next((i for i in others if to_nfc(self.label(names, i)) == to_nfc(label)), None)
 
 
 def undoable(names: Names) -> Change | None:
-    """Return the last change that was not taken back yet, if there is one."""
+    """Return the last change that has not been undone yet, if any."""
     undone = {change.undoes for change in names.history}
-    still = [c for c in names.history if not c.undoes and c.version not in undone]
-    return still[-1] if still else None
+    changes = (c for c in reversed(names.history) if not c.undoes)
+    return next((c for c in changes if c.version not in undone), None)
 
 
 def clean_label(text: str) -> str:
-    """Return a label as it is kept: to_nfc Unicode without space around it.
+    """Return a label as it is saved: in composed Unicode, without surrounding space.
 
     Raises:
-        UsageError: If it is longer than `MAX_LABEL`, or holds what cannot stand in one line.
+        UsageError: If it is longer than `MAX_LABEL`, or contains a control or line break character.
     """
     label = to_nfc(text).strip()
     if len(label) > MAX_LABEL:
-        raise UsageError(f"a label of {len(label)} characters; want at most {MAX_LABEL}")
+        raise UsageError(f"the label has {len(label)} characters; expected at most {MAX_LABEL}")
     bad = next((c for c in label if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None)
     if bad is not None:
-        raise UsageError(f"a label with the character {bad!a}; want one line of text")
+        raise UsageError(f"the label contains the character {bad!a}; expected one line of text")
     return label
 
 
@@ -168,8 +220,8 @@ def change_names(folder: Path, change: Apply) -> Names:
     """Apply a change to the names of a bundle, save them, and return them.
 
     Args:
-        folder: The bundle.
-        change: Called once with the names in force, while no other writer can change them.
+        folder: Folder of the bundle.
+        change: Called once with the current names, while the lock keeps other writers out.
 
     Raises:
         UsageError: If the change is refused.
@@ -185,14 +237,14 @@ def change_names(folder: Path, change: Apply) -> Names:
             if after is not before:
                 write_atomically(path, json.dumps(after.to_json(), indent=1))
     except Timeout:
-        raise SaveError(f"{path}: somebody else is writing it; try again") from None
+        raise SaveError(f"{path}: another process is writing the file; try again") from None
     except OSError as error:
         raise SaveError(f"{path}: cannot save: {error.strerror or error}") from None
     return after
 
 
 def _changed(names: Names, states: Mapping[str, ClassState], did: str, *, undoes: int = 0) -> Names:
-    """Return names with classes in other states, one version on; the same where none differs."""
+    """Return the next version of the names, or the same names if no state differs."""
     before = {i: names.state(i) for i, state in states.items() if state != names.state(i)}
     if not before:
         return names

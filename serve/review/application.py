@@ -1,13 +1,13 @@
-"""The review page: look at what was discovered, name it, merge it, drop it; saved as it is said.
+"""The application of the review page: see the discovered classes, name, merge and drop them.
 
-A local page for one person with any number of tabs. Every change is made on names.json as it stands
-at that moment, so tabs, the shell and the page cannot lose each other's work.
+The page is local and made for one person with any number of tabs. Every edit is applied to the
+current names.json, so tabs and the shell do not lose each other's work.
 """
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
-from scda.models.naming import Naming, SaveError, change_names, undoable
+from scda.models.naming import Edit, SaveError, change_names, undoable
 from scda.serve.files.target_images import TargetImages, open_target_images
 from scda.serve.review.middleware import ReviewMiddleware
 from scda.serve.web.assets import serve_assets
@@ -27,36 +27,7 @@ _PAGE = 60  # images at once
 _SCRIPTS = ("api", "cards", "actions", "images", "keys")
 _LOADED = ("theme.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
 _ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
-_CACHED = {"Cache-Control": "private, max-age=3600"}  # pictures of a bundle never change
-
-
-@dataclass(frozen=True)
-class Order:
-    """One thing a person says on the page."""
-
-    action: Literal["name", "merge", "drop", "restore", "undo"]
-    class_ids: list[str] = dataclasses.field(default_factory=list)  # of a merge, who stays first
-    label: str = ""
-    version: int | None = None  # of the names that the page showed; undo takes back no other's work
-
-    def apply(self, naming: Naming, names: Names) -> Names:
-        """Return the names after it; made for `change_names`.
-
-        Raises:
-            UsageError: If it is refused.
-        """
-        if self.action == "undo":
-            if self.version not in (None, names.version):
-                raise UsageError("somebody changed the names meanwhile; look, then undo again")
-            return naming.undo(names)
-        if self.action == "merge":
-            return naming.merge(names, self.class_ids)
-        if len(self.class_ids) != 1:
-            raise UsageError(f"{self.action}: got {len(self.class_ids)} classes; want one")
-        (class_id,) = self.class_ids
-        if self.action == "name":
-            return naming.name(names, class_id, self.label)
-        return (naming.drop if self.action == "drop" else naming.restore)(names, class_id)
+_CACHED = {"Cache-Control": "private, max-age=3600"}  # the images of a bundle never change
 
 
 @dataclass(frozen=True)
@@ -68,11 +39,11 @@ class Review:
     target_images: TargetImages
 
     def names(self) -> Names:
-        """Return the names as they stand on disk."""
+        """Return the current names on disk."""
         return read_names(self.folder / NAMES, self.manifest.class_ids)
 
     def state(self, names: Names) -> dict[str, Any]:
-        """Return all that the page shows."""
+        """Return everything that the page shows, as JSON values."""
         last = undoable(names)
         return {
             "model_id": self.manifest.id,
@@ -103,9 +74,9 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
     """Return the page's application; everything lies under `/TOKEN/`.
 
     Args:
-        bundle: The bundle's folder.
-        token: Who does not know it gets 404.
-        target: The folder of target images; where it was at training if not given.
+        bundle: Folder of the bundle.
+        token: Secret part of the address; any other path is answered with 404.
+        target: Folder of the target images; the folder used for training if None.
 
     Raises:
         GateError: If the bundle is damaged.
@@ -123,8 +94,9 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
         return review.state(review.names())
 
     @app.post("/change")
-    def change(order: Order) -> dict[str, Any]:
-        return review.state(change_names(bundle, order.apply))
+    def change(edit: Edit) -> dict[str, Any]:
+        names = change_names(bundle, lambda naming, names: naming.apply(names, edit))
+        return review.state(names)
 
     return app
 
@@ -136,7 +108,7 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
     def picture(class_id: str, number: int) -> FileResponse:
         paths = exemplars.get(class_id, ())
         if not 0 <= number < len(paths):
-            raise ImageError("not_found", f"no picture {number} of {class_id}")
+            raise ImageError("not_found", f"class {class_id} has no typical image {number}")
         return FileResponse(review.folder / paths[number], media_type="image/jpeg", headers=_CACHED)
 
     @app.get("/images/{class_id}")
@@ -159,7 +131,7 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
 
 def _shape_errors(app: FastAPI, review: Review) -> None:
     def refuse(status: int, error: Exception, **more: Any) -> JSONResponse:
-        # What was asked for may hold half a surrogate pair, which no answer can.
+        # The message may quote half a surrogate pair, which JSON cannot hold.
         text = str(error).encode("utf-8", "backslashreplace").decode()
         return JSONResponse({"error": " ".join(text.split()), **more}, status)
 
@@ -185,4 +157,6 @@ def _shape_errors(app: FastAPI, review: Review) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> JSONResponse:
-        return refuse(400, ValueError(f"not an order of this page: {error.errors()[0]['msg']}"))
+        return refuse(
+            400, ValueError(f"not a valid request of the review page: {error.errors()[0]['msg']}")
+        )

@@ -1,53 +1,62 @@
-"""`scda-adapt names`: what the review page does, from the shell, all of a call or nothing."""
+"""`scda-adapt names`: the edits of the review page from the shell, all of one call or none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scda.models.bundle import Manifest
 from scda.models.errors import UsageError
 from scda.models.names import Names
-from scda.models.naming import Naming
+from scda.models.naming import Edit, Naming
 
 
 @dataclass(frozen=True, kw_only=True)
 class Orders:
-    """What one call of the command asks for; carried out in this order."""
+    """The edits of one call, in the order in which they are applied."""
 
     undo: bool = False
     restores: Sequence[str] = ()  # class ids
     drops: Sequence[str] = ()  # class ids
-    merges: Sequence[str] = ()  # class ids with commas between, the one that stays first
+    merges: Sequence[str] = ()  # comma-separated class ids, the one that remains first
     labels: Sequence[str] = ()  # CLASS_ID=LABEL
 
     def __bool__(self) -> bool:
-        """Return whether anything is asked for."""
+        """Return whether there is any edit."""
         return any((self.undo, self.restores, self.drops, self.merges, self.labels))
 
-    def apply(self, naming: Naming, names: Names) -> Names:
-        """Return the names after every order; made for `change_names`.
+    def edits(self) -> Iterator[Edit]:
+        """Yield the edits in order.
 
         Raises:
-            UsageError: If one of them is refused; then none is carried out.
+            UsageError: If a label is not of the form CLASS_ID=LABEL.
         """
         if self.undo:
-            names = naming.undo(names)
+            yield Edit("undo")
         for class_id in self.restores:
-            names = naming.restore(names, class_id)
+            yield Edit("restore", [class_id])
         for class_id in self.drops:
-            names = naming.drop(names, class_id)
+            yield Edit("drop", [class_id])
         for class_ids in self.merges:
-            names = naming.merge(names, [part.strip() for part in class_ids.split(",")])
+            yield Edit("merge", [part.strip() for part in class_ids.split(",")])
         for order in self.labels:
             class_id, equals, label = order.partition("=")
             if not equals:
-                raise UsageError(f"--set {order}: want CLASS_ID=LABEL")
-            names = naming.name(names, class_id.strip(), label)
+                raise UsageError(f"--set {order}: expected CLASS_ID=LABEL")
+            yield Edit("name", [class_id.strip()], label)
+
+    def apply(self, naming: Naming, names: Names) -> Names:
+        """Return the names after every edit; made for `change_names`.
+
+        Raises:
+            UsageError: If one of them is refused; then none is applied.
+        """
+        for edit in self.edits():
+            names = naming.apply(names, edit)
         return names
 
 
 def listing(manifest: Manifest, names: Names) -> list[dict[str, Any]]:
-    """Return one row per class of the bundle, as it is called now."""
+    """Return one row per class of the bundle, with its current name."""
     return [
         {
             "class_id": info.class_id,
@@ -61,7 +70,7 @@ def listing(manifest: Manifest, names: Names) -> list[dict[str, Any]]:
 
 
 def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the rows of `listing` as a person reads them."""
+    """Return the rows of `listing` as lines of text."""
     return [
         f"{row['class_id']:16} {row['size']:7} images  {row['label']}"
         + (f"  -> {row['answers_as']}" if row["answers_as"] != row["class_id"] else "")

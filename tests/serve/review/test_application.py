@@ -119,7 +119,7 @@ def test_a_refused_order_says_why_and_how_things_stand(app: FastAPI) -> None:
 def test_what_is_no_order_is_a_400(app: FastAPI, content: dict[str, Any]) -> None:
     response = ask(app, "POST", "/token/change", **content)
     assert response.status_code == 400
-    assert response.json()["error"].startswith("not an order of this page")
+    assert response.json()["error"].startswith("not a valid request of the review page")
 
 
 @pytest.mark.parametrize("field", ["action", "class_ids", "label"])

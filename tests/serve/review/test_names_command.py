@@ -37,7 +37,7 @@ def test_a_restored_class_can_be_merged_in_the_same_call(naming: Naming) -> None
 
 
 def test_a_label_needs_its_class(naming: Naming) -> None:
-    with pytest.raises(UsageError, match="want CLASS_ID=LABEL"):
+    with pytest.raises(UsageError, match="expected CLASS_ID=LABEL"):
         Orders(labels=["stapler"]).apply(naming, Names())
 
 

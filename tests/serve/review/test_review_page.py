@@ -168,7 +168,7 @@ def test_too_long_a_name_and_two_lines_are_kept_out(page: Page, site: Site) -> N
         assert wanted in said["error"]
     page.fill(f"#{D0} .name input", "x" * 500)
     page.press(f"#{D0} .name input", "Enter")
-    expect(page.locator("#refused")).to_contain_text("500 characters; want at most 200")
+    expect(page.locator("#refused")).to_contain_text("500 characters; expected at most 200")
     assert len(name_of(page, D0)) == 500  # what was typed is still there
     assert site.names() == Names()
 
