@@ -5,11 +5,11 @@ import logging
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, UsageError
+from scda.models.onnx_runtime import ort
 from scda.models.preprocess import Pixels
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
-"""The BentoML service: one bundle, the application of app.py at "/", health.
+"""The BentoML service: the application of one bundle at "/", beside BentoML's health routes.
 
-`bentoml serve scda.serve.service:Classifier` with SCDA_BUNDLE set; `scda-adapt serve` does that.
+Start it with `scda-adapt serve BUNDLE`, or set SCDA_BUNDLE and start it with
+`bentoml serve scda.serve.service:Classifier`.
 """
 
 import gc
@@ -8,6 +9,7 @@ import os
 import sys
 
 import bentoml
+from bentoml._internal.utils.analytics import usage_stats
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
@@ -18,29 +20,34 @@ from scda.serve.http.application import create_app
 from scda.serve.http.settings import Settings
 
 NAME = "scda"
-# BentoML's own limit stands above ours, which answers in our shape.
+# BentoML's time limit is above ours, whose error has the documented shape.
 _TRAFFIC = {"timeout": 60}  # seconds
-# Its access log breaks the answer to a Content-Type that is not UTF-8, so it must not print that.
+# BentoML's access log fails on a Content-Type that is not UTF-8, and with it the whole request.
 _LOGGING = {"access": {"request_content_type": False}}
-# Its metrics have a label for every path that anybody asks for, and stand before our key.
+# BentoML's metrics have one label per requested path, and are readable without the API key.
 _METRICS = {"enabled": False}
+
+# No usage reports to BentoML's makers, however the service is started. `bentoml serve` reads the
+# variable before it imports this module, and remembers the answer.
+os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
+usage_stats.do_not_track.cache_clear()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Pass a request to the application of this worker.
 
-    A plain function, because of a Starlette application BentoML would ask every route first and
-    answer 404 and 405 by itself.
+    This is a plain function because BentoML would match the routes of a Starlette application
+    itself and answer 404 and 405 in its own shape.
     """
     await bentoml.get_current_service().app(scope, receive, send)
 
 
 def load() -> FastAPI:
-    """Return what the environment asks for, or end the process with one line that says why not."""
+    """Return the application that the environment configures, or exit with a one-line error."""
     try:
         settings = Settings.from_environment(os.environ)
         folder = bundle_folder(settings.bundle)
-        # Calls side by side on one thread each: threads that share a call wait for each other.
+        # Parallel calls on one thread each are faster than one call on several threads.
         predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
         return create_app(predictor, settings)
     except ScdaError as error:
@@ -51,17 +58,17 @@ def load() -> FastAPI:
 @bentoml.asgi_app(application, path="/")
 @bentoml.service(name=NAME, traffic=_TRAFFIC, logging=_LOGGING, metrics=_METRICS)
 class Classifier:
-    """Answers what images show, by the bundle in SCDA_BUNDLE."""
+    """Classifies images with the bundle in SCDA_BUNDLE."""
 
-    # Loads once before there are workers: a worker that fails would be started again and again.
+    # Loads the bundle once before the workers start: a failing worker would be restarted forever.
     check = bentoml.on_deployment(load)
 
     def __init__(self) -> None:
-        """Load and check the bundle; the worker is not ready before."""
+        """Load and check the bundle; the worker is ready afterwards."""
         self.app = load()
-        # What was loaded stays: to look through all of it for garbage, while the threads of the
-        # model hold the processor, was seen to keep every request waiting for 0.2 seconds.
+        # The loaded objects live as long as the worker. A garbage collection over all of them kept
+        # every request waiting for 0.2 seconds while the threads of the model used the processor.
         gc.freeze()
-        # A collection that finds little left makes Python collect often: it waits for a quarter
-        # more objects than the last one found.
+        # Python collects fully once the objects have grown by a quarter since the last time. With
+        # the loaded objects left out, a collection now makes the later ones frequent and short.
         gc.collect()

@@ -107,8 +107,7 @@ def _gpus() -> Examination:
 def _provider() -> Examination:
     """Say what ONNX Runtime offers, and what a session really gets: that may be less."""
     try:
-        import onnxruntime as ort
-
+        from scda.models.onnx_runtime import ort
         from scda.models.session import Session
 
         offered = ort.get_available_providers()

@@ -157,6 +157,5 @@ def _shape_errors(app: FastAPI, review: Review) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> JSONResponse:
-        return refuse(
-            400, ValueError(f"not a valid request of the review page: {error.errors()[0]['msg']}")
-        )
+        message = f"not a valid request of the review page: {error.errors()[0]['msg']}"
+        return refuse(400, ValueError(message))

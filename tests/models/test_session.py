@@ -3,12 +3,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
 
 from scda.models import session as session_module
 from scda.models.errors import GateError, UsageError
+from scda.models.onnx_runtime import ort
 from scda.models.preprocess import Pixels
 from scda.models.session import Session, padded
 

@@ -146,6 +146,22 @@ def test_without_a_home_folder_bentomls_wants_a_place(
     assert serve_command(bundle, port=free_port())[1]["BENTOML_HOME"] == "/place"
 
 
+UNTRACKED = """
+from bentoml._internal.utils.analytics import usage_stats
+
+print(usage_stats.do_not_track())  # as `bentoml serve` asks before it imports the service
+import scda.serve.service
+print(usage_stats.do_not_track())
+"""
+
+
+def test_bentoml_does_not_report_usage_however_it_is_started() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "BENTOML_DO_NOT_TRACK"}
+    argv = [sys.executable, "-c", UNTRACKED]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
 FROZEN = """
 import gc
 
