@@ -1,126 +1,238 @@
-"""One training run as one frozen dataclass, and the presets it can start from."""
+"""The configuration of a training run: its options, its presets and how they are read."""
 
-import dataclasses
 import math
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scda.adapt.options import option, options_of
+from scda.adapt.presets import PRESETS
 from scda.models.errors import UsageError
 
 _SEEN_PER_CLASS = 640  # source images; right for 2, 10 and 25 classes (benchmarks/README.md)
-_LARGEST_BIAS = 100  # nats; nothing or everything is called new long before
 _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
-
-# Old names of options; they still work on the command line, in a TOML file and in a run's config.
-RENAMED = {
-    "backbone_lr": "backbone_lr_scale",
-    "iterations": "rounds",
-    "propagation": "propagation_alpha",
-    "rejection": "unknown_logit_bias",
-}
-
-CHOICES = {
-    "adversary": ("sample", "class", "matrix"),
-    "confusion_rows": ("present", "all"),
-    "implicit_share": ("all", "half"),
-    "assignment": ("separate", "joint"),
-    "cluster_space": ("backbone", "both", "features"),
-    "batchnorm": ("running", "target"),
-    "sampling": ("balanced", "shuffled"),
-    "novel": ("auto", "yes", "no"),
-    "k_method": ("both", "scda", "graph"),
-    "finetune": ("none", "last", "all"),
-    "precision": ("fp32", "bf16", "fp16"),
-    "device": ("auto", "cpu", "cuda"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """One run; stored in the run and in the bundle, so that a label can be traced to it.
+    """Configuration of one run; stored in the run and in its bundle.
 
-    The defaults are the preset `robust`. The numbered choices are those of docs/method.md.
+    The defaults are the preset `robust`. docs/method.md explains the choices by their numbers.
+
+    Raises:
+        UsageError: If a value has another type, is out of bounds or contradicts another one.
     """
 
-    preset: str = "robust"
-    # the model
-    backbone: str = "efficientnet_lite0"
-    weights: str = ""  # file with the backbone's weights; empty takes the published ones
-    image_size: int = 0  # pixels; 0 is the backbone's own
-    head_widths: tuple[int, ...] = (512, 256, 256)  # F's three layers, choice 18
-    finetune: str = "none"  # what of the backbone learns in the alternation, choice 17
-    # optimisation: constant SGD, a new optimiser per stage
-    batch_size: int = 32  # images per domain in one step
-    lr: float = 1e-3
-    backbone_lr_scale: float = 0.1  # times lr, where the backbone learns (docs/training.md)
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    clip_grad: float = 0.0  # largest norm of a step's gradient; 0 does not clip
-    sampling: str = "balanced"  # source and pseudo-labels: each class as often, or as it comes
-    batchnorm: str = "running"  # statistics for inference: of training, or the target's, choice 21
-    # pre-training, Eq. 1-6
-    # The largest single lever, longer training loses the boundary: 0 grows with the known classes.
-    pretrain_steps: int = 0
-    adversary: str = "sample"  # the form of L_adv, choice 1
-    temperature: float = 1.0  # of the class correlation, choice 5
-    confusion_rows: str = "present"  # which rows of the correlation count, choice 6
-    # alternation, Algorithm 2
-    rounds: int = 3  # E
-    round_steps: int = 150  # retraining steps per round; 0 is one pass over the target
-    # discovery, Algorithm 1
-    novel: str = "auto"  # are there new classes at all, choice 22b
-    k_method: str = "both"  # Algorithm 1's k*, that of the neighbourhood graph, or their mean
-    k_max: int = 40
-    unknown_logit_bias: float = 0.0  # nats added to discovered classes at the end
-    k: int = 0  # fixes k*; 0 estimates it
-    implicit_share: str = "all"  # how much of the images predicted new are clustered, choice 8
-    assignment: str = "separate"  # pseudo-labels: k-means on T_im alone, or the sweep's, choice 14
-    propagation_alpha: float = 0.98  # how far predictions spread over neighbours first; 0 is off
-    cluster_space: str = "backbone"  # its features, F's, or both, choice 16b
-    pca: int = 64  # dimensions; 0 is off
-    restarts: int = 4  # of k-means, choice 15
-    # the machine
-    seed: int = 0
-    device: str = "auto"
-    precision: str = "fp32"  # of passes in training; losses and inference are always fp32
-    workers: int = 0  # decode images; 0 takes the CPUs this process may use
-    neighbours: bool = True  # keep the target's features in the bundle
+    preset: str = option(
+        "robust",
+        panel="Configuration",
+        choices=tuple(PRESETS),
+        help="Preset that replaces defaults; those shown are of robust.",
+    )
+
+    backbone: str = option(
+        "efficientnet_lite0",
+        panel="Model",
+        metavar="NAME",
+        help="Backbone: efficientnet_lite0, efficientnet_lite2, resnet50, conv4 or timm/NAME.",
+    )
+    weights: str = option(
+        "",
+        panel="Model",
+        metavar="FILE",
+        help="Weights of the backbone, as safetensors or a state dict; default: published ones.",
+    )
+    image_size: int = option(
+        0, panel="Model", minimum=0, help="Side of an image in pixels; 0 is the backbone's own."
+    )
+    head_widths: tuple[int, ...] = option(
+        (512, 256, 256),  # choice 18
+        panel="Model",
+        minimum=1,
+        shown=False,
+        help="Widths of the layers of the feature head F.",
+    )
+    finetune: str = option(
+        "none",  # choice 17
+        panel="Model",
+        choices=("none", "last", "all"),
+        help="Part of the backbone that learns in the rounds.",
+    )
+
+    # Constant SGD, a new optimiser per stage.
+    batch_size: int = option(
+        32, panel="Training", minimum=2, help="Number of images per domain and step."
+    )
+    lr: float = option(1e-3, panel="Training", above=0, below=1, help="Learning rate.")
+    backbone_lr_scale: float = option(
+        0.1,  # docs/training.md
+        panel="Training",
+        above=0,
+        maximum=1,
+        shown=False,
+        aliases=("backbone_lr",),
+        help="Factor of the learning rate for a backbone that learns.",
+    )
+    momentum: float = option(
+        0.9, panel="Training", minimum=0, below=1, shown=False, help="Momentum of SGD."
+    )
+    weight_decay: float = option(
+        5e-4, panel="Training", minimum=0, below=1, shown=False, help="Weight decay of SGD."
+    )
+    clip_grad: float = option(
+        0.0, panel="Training", minimum=0, help="Largest norm of a gradient; 0 does not clip."
+    )
+    sampling: str = option(
+        "balanced",
+        panel="Training",
+        choices=("balanced", "shuffled"),
+        shown=False,
+        help="Whether a batch draws every class equally often or images as they come.",
+    )
+    batchnorm: str = option(
+        "running",  # choice 21
+        panel="Training",
+        choices=("running", "target"),
+        shown=False,
+        help="Statistics of batch normalisation for inference: of training, or of the target.",
+    )
+    # The largest single lever; a longer pre-training erodes the boundary to unknown classes.
+    pretrain_steps: int = option(
+        0,
+        panel="Training",
+        minimum=0,
+        shown=False,
+        help="Number of pre-training steps; 0 grows with the number of known classes.",
+    )
+    adversary: str = option(
+        "sample",  # choice 1
+        panel="Training",
+        choices=("sample", "class", "matrix"),
+        shown=False,
+        help="Form of the adversarial loss L_adv.",
+    )
+    temperature: float = option(
+        1.0,  # choice 5
+        panel="Training",
+        above=0,
+        shown=False,
+        help="Temperature of the softmax in the class correlation.",
+    )
+    confusion_rows: str = option(
+        "present",  # choice 6
+        panel="Training",
+        choices=("present", "all"),
+        shown=False,
+        help="Rows of the class correlation that count: of classes in the batch, or all.",
+    )
+    rounds: int = option(
+        3,  # E in Algorithm 2
+        panel="Training",
+        minimum=0,
+        aliases=("iterations",),
+        help="Number of rounds; each one discovers, restructures and retrains.",
+    )
+    round_steps: int = option(
+        150,
+        panel="Training",
+        minimum=0,
+        shown=False,
+        help="Number of training steps per round; 0 is one pass over the target.",
+    )
+
+    novel: str = option(
+        "auto",  # choice 22b
+        panel="Discovery",
+        choices=("auto", "yes", "no"),
+        help="Whether the target holds classes that the source lacks.",
+    )
+    k_method: str = option(
+        "both",
+        panel="Discovery",
+        choices=("both", "scda", "graph"),
+        help="Estimator of the number of new classes: Algorithm 1, the neighbour graph, or both.",
+    )
+    k_max: int = option(
+        40, panel="Discovery", minimum=1, help="Largest number of new classes considered."
+    )
+    k: int = option(0, panel="Discovery", minimum=0, help="Number of new classes; 0 estimates it.")
+    unknown_logit_bias: float = option(
+        0.0,
+        panel="Discovery",
+        minimum=-100,  # everything is predicted as known, or as new, long before
+        maximum=100,
+        aliases=("rejection",),
+        help="Nats added to the new classes' logits at the end: above 0 predicts more as new.",
+    )
+    implicit_share: str = option(
+        "all",  # choice 8
+        panel="Discovery",
+        choices=("all", "half"),
+        shown=False,
+        help="Share of the images predicted as new that are clustered.",
+    )
+    assignment: str = option(
+        "separate",  # choice 14
+        panel="Discovery",
+        choices=("separate", "joint"),
+        shown=False,
+        help="Source of pseudo-labels: k-means of the new images alone, or of the sweep over k.",
+    )
+    propagation_alpha: float = option(
+        0.98,
+        panel="Discovery",
+        minimum=0,
+        below=1,
+        shown=False,
+        aliases=("propagation",),
+        help="Weight of the neighbours' predictions in label propagation; 0 turns it off.",
+    )
+    cluster_space: str = option(
+        "backbone",  # choice 16b
+        panel="Discovery",
+        choices=("backbone", "both", "features"),
+        shown=False,
+        help="Features that are clustered: of the backbone, of the head F, or both.",
+    )
+    pca: int = option(
+        64,
+        panel="Discovery",
+        minimum=0,
+        shown=False,
+        help="Number of principal components that are clustered; 0 takes all dimensions.",
+    )
+    restarts: int = option(
+        4,  # choice 15
+        panel="Discovery",
+        minimum=1,
+        shown=False,
+        help="Number of k-means runs per k; the best one counts.",
+    )
+
+    seed: int = option(0, panel="Machine", minimum=0, maximum=_LARGEST_SEED, help="Random seed.")
+    device: str = option(
+        "auto", panel="Machine", choices=("auto", "cpu", "cuda"), help="Device of the training."
+    )
+    precision: str = option(
+        "fp32",
+        panel="Machine",
+        choices=("fp32", "bf16", "fp16"),
+        help="Precision of forward passes in training; losses and inference use fp32.",
+    )
+    workers: int = option(
+        0, panel="Machine", minimum=0, help="Number of decoding threads; 0 uses all available CPUs."
+    )
+    neighbours: bool = option(
+        True, panel="Output", help="Keep the target's features in the bundle."
+    )
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work."""
-        for name, allowed in CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"{name} is {getattr(self, name)!r}, want {' or '.join(allowed)}")
-        least = {"batch_size": 2, "k_max": 1, "restarts": 1, "pretrain_steps": 0, "rounds": 0}
-        least |= {"k": 0, "pca": 0, "round_steps": 0, "image_size": 0, "workers": 0, "seed": 0}
-        for name, lowest in least.items():
-            if getattr(self, name) < lowest:
-                raise UsageError(f"{name} is {getattr(self, name)}, want {lowest} or more")
-        if self.seed > _LARGEST_SEED:
-            raise UsageError(f"seed is {self.seed}, want {_LARGEST_SEED} or less")
+        """Check every value."""
+        for name, stated in OPTIONS.items():
+            stated.check(getattr(self, name))
         if self.k and self.novel == "no":
-            raise UsageError(f"k is {self.k} and novel is 'no'; want one of them")
-        # `not (...)`: a TOML file may say nan, which is neither more nor less than anything.
-        if not 0 < self.lr < 1:
-            raise UsageError(f"lr is {self.lr}, want a number between 0 and 1")
-        if not 0 < self.backbone_lr_scale <= 1:
-            raise UsageError(
-                f"backbone_lr_scale is {self.backbone_lr_scale}, want more than 0, 1 or less"
-            )
-        if not 0 <= self.clip_grad < math.inf:
-            raise UsageError(f"clip_grad is {self.clip_grad}, want 0 or more")
-        for name in ("momentum", "weight_decay", "propagation_alpha"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} is {getattr(self, name)}, want 0 or more, less than 1")
-        bias, largest = self.unknown_logit_bias, _LARGEST_BIAS
-        if not abs(bias) <= largest:
-            raise UsageError(f"unknown_logit_bias is {bias}, want -{largest} to {largest}")
-        if not 0 < self.temperature < math.inf:
-            raise UsageError(f"temperature is {self.temperature}, want more than 0")
-        if not self.head_widths or min(self.head_widths) < 1:
-            raise UsageError(f"head_widths is {self.head_widths}, want one width or more")
+            raise UsageError(f"k is {self.k} and novel is 'no'; expected one of them")
 
     def pretrain_length(self, num_known: int) -> int:
         """Return the number of pre-training steps: each known class is seen 640 times in it."""
@@ -132,59 +244,29 @@ class TrainConfig:
         return self.round_steps or max(1, num_target // self.batch_size)
 
 
-# The text to the letter; what it leaves open stands in docs/method.md.
-_PAPER: dict[str, Any] = {
-    "backbone_lr_scale": 1.0,  # one learning rate for all that is trained
-    "head_widths": (1024, 512, 256),
-    "sampling": "shuffled",
-    "batchnorm": "target",
-    "pretrain_steps": 1000,
-    "adversary": "matrix",
-    "confusion_rows": "all",
-    "k_method": "scda",
-    "rounds": 400,
-    "round_steps": 0,
-    "novel": "yes",
-    "implicit_share": "half",
-    "propagation_alpha": 0.0,
-    "cluster_space": "features",
-    "restarts": 3,
-}
-# The supplement's hyper-parameter table: the paper's backbone, trained as a whole.
-_BENCHMARK = {**_PAPER, "backbone": "resnet50", "finetune": "all", "lr": 1e-3, "image_size": 227}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    "robust": {},
-    "paper": _PAPER,
-    "office31": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 40},
-    "office-home": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 120},
-    "domainnet": {**_BENCHMARK, "batch_size": 64, "rounds": 40, "k_max": 650},
-}
+OPTIONS = options_of(TrainConfig)
+RENAMED = {old: new.name for new in OPTIONS.values() for old in new.aliases}
 
 
 def resolve(options: dict[str, Any], config_file: Path | None = None) -> TrainConfig:
     """Return the config: option before config file before preset before default.
 
     Args:
-        options: What the command line gave; None means not given.
-        config_file: A TOML file with fields of `TrainConfig`.
+        options: Values by name; None stands for a value that was not given.
+        config_file: TOML file with options by name.
 
     Raises:
-        UsageError: If a field is unknown or wrong, or the file cannot be read.
+        UsageError: If an option is unknown or wrong, or the file cannot be read.
     """
     given = current_names({name: value for name, value in options.items() if value is not None})
     from_file = _read(config_file) if config_file else {}
-    preset = given.get("preset", from_file.get("preset", "robust"))
-    if preset not in PRESETS:
-        raise UsageError(f"preset is {preset!r}, want {' or '.join(PRESETS)}")
-    fields = {**PRESETS[preset], **from_file, **given, "preset": preset}
-    if "head_widths" in fields:
-        fields["head_widths"] = tuple(fields["head_widths"])
-    return TrainConfig(**fields)
+    preset = given.get("preset", from_file.get("preset", OPTIONS["preset"].default))
+    OPTIONS["preset"].check(preset)
+    return TrainConfig(**{**PRESETS[preset], **from_file, **given, "preset": preset})
 
 
 def current_names(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields under the names that options have now.
+    """Return the values under the names that options have now.
 
     Raises:
         UsageError: If an option is given under its old name and its new one.
@@ -196,17 +278,16 @@ def current_names(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    types = {f.name: type(f.default) for f in dataclasses.fields(TrainConfig)}
     try:
-        fields = current_names(tomllib.loads(path.read_text("utf-8")))
+        stored = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot read the config: {error}") from None
+    fields = {n: tuple(v) if isinstance(v, list) else v for n, v in current_names(stored).items()}
     for name, value in fields.items():
-        if name not in types:
-            raise UsageError(f"{path}: no option {name!r}; there are {', '.join(sorted(types))}")
-        wanted = list if types[name] is tuple else types[name]
-        if not (type(value) is wanted or (wanted is float and type(value) is int)):
-            raise UsageError(f"{path}: {name} is {value!r}, want {wanted.__name__}")
-        if isinstance(value, list) and not all(type(width) is int for width in value):
-            raise UsageError(f"{path}: {name} is {value!r}, want whole numbers")
+        if name not in OPTIONS:
+            raise UsageError(f"{path}: no option {name!r}; expected {', '.join(sorted(OPTIONS))}")
+        try:
+            OPTIONS[name].check(value)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
     return fields

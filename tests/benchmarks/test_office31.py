@@ -49,7 +49,7 @@ def test_a_run_is_written_shown_and_not_done_again(
         (["--weights", "nowhere.pt"], "nowhere.pt: cannot read the weights"),
         (["--protocol", "P3"], "protocol is 'P3', want P1 or P2"),
         (["--study", "all"], "study is 'all', want main or ablation or k or stress or ratio"),
-        (["--preset", "best"], "preset is 'best', want robust or paper"),
+        (["--preset", "best"], "preset is 'best'; expected robust, paper"),
         (["--method", "osb"], "method is 'osb', want scda or scda_yes or source_only or osbp"),
         (["--method", "osbp"], "study ablation is of scda alone"),
         (["--study", "main", "--method", "osbp", "--method", "osbp"], "methods are osbp osbp"),

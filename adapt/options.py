@@ -1,0 +1,121 @@
+"""An option of a config, stated once: its default, its help, what it allows and where it shows.
+
+The command line, the TOML reader, the check and the tables of the documentation read it from here.
+"""
+
+import dataclasses
+import math
+import typing
+from dataclasses import dataclass
+from functools import cache
+from numbers import Integral, Real
+from typing import Any
+
+from scda.models.errors import UsageError
+
+_KINDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    tuple: "a list of whole numbers",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option; its bounds hold for every number of a list."""
+
+    name: str
+    type: type  # str, int, float, bool, or tuple for whole numbers
+    default: Any
+    help: str  # one sentence
+    panel: str  # group in the help of the command line and in the tables
+    metavar: str = ""  # stands for the value in the help; empty shows the choices or the type
+    choices: tuple[str, ...] = ()  # empty allows any text
+    minimum: float = -math.inf  # inclusive
+    maximum: float = math.inf  # inclusive
+    above: float = -math.inf  # exclusive
+    below: float = math.inf  # exclusive
+    shown: bool = True  # on the command line; otherwise only in a TOML file and in Python
+    aliases: tuple[str, ...] = ()  # old names, which still work
+
+    @property
+    def allowed(self) -> str:
+        """What a value may be, in words; empty where the type says it all."""
+        if self.choices:
+            *others, last = self.choices
+            return f"{', '.join(others)} or {last}"
+        bounds = {
+            "at least": self.minimum,
+            "more than": self.above,
+            "at most": self.maximum,
+            "less than": self.below,
+        }
+        return " and ".join(f"{word} {n}" for word, n in bounds.items() if math.isfinite(n))
+
+    def check(self, value: Any) -> None:
+        """Accept a value of the right type and within bounds.
+
+        Raises:
+            UsageError: If it is another one, with what was found and what was expected.
+        """
+        if expected := self._expected_instead_of(value):
+            found = list(value) if isinstance(value, tuple) else value
+            raise UsageError(f"{self.name} is {found!r}; expected {expected}")
+
+    def _expected_instead_of(self, value: Any) -> str:
+        """Return what was expected, or nothing where the value is right."""
+        if not self._has_type(value):
+            return _KINDS[self.type]
+        if self.type is str:
+            return self.allowed if self.choices and value not in self.choices else ""
+        numbers = value if self.type is tuple else (value,)
+        if not numbers:
+            return "at least one number"
+        if not all(map(math.isfinite, numbers)):  # TOML knows nan and inf
+            return "a finite number"
+        return "" if all(map(self._is_within, numbers)) else self.allowed
+
+    def _has_type(self, value: Any) -> bool:
+        if self.type is tuple:
+            return isinstance(value, tuple) and all(map(_is_whole, value))
+        if self.type is int:
+            return _is_whole(value)
+        if self.type is float:
+            return isinstance(value, Real) and not isinstance(value, bool)
+        return isinstance(value, self.type)
+
+    def _is_within(self, number: float) -> bool:
+        return self.minimum <= number <= self.maximum and self.above < number < self.below
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def option(default: Any, *, help: str, panel: str, **more: Any) -> Any:
+    """Return a dataclass field that is an option.
+
+    Args:
+        default: Value where none is given.
+        help: What the option does, in one sentence.
+        panel: Group of options that it belongs to.
+        more: Other fields of `Option`; the name and the type come from the dataclass.
+    """
+    stated = {"help": help, "panel": panel, **more}
+    return dataclasses.field(default=default, metadata={"option": stated})
+
+
+@cache
+def options_of(config: type) -> dict[str, Option]:
+    """Return the options of a dataclass by name, in its order."""
+    return {
+        field.name: Option(
+            name=field.name,
+            type=typing.get_origin(field.type) or typing.cast(type, field.type),
+            default=field.default,
+            **field.metadata["option"],
+        )
+        for field in dataclasses.fields(config)
+    }
