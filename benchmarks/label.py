@@ -33,7 +33,7 @@ from benchmarks.speed.answers import Answer, exit_code
 from scda.models.backbones import load_backbone
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
-from scda.models.files import walk
+from scda.models.folders import walk
 from scda.models.images import read_file
 from scda.models.predictor import Predictor, load_predictor
 from scda.models.session import Session

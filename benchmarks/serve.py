@@ -32,7 +32,7 @@ from benchmarks.speed.load import Load, arrive, at_even_paces, at_random, keep_b
 from benchmarks.speed.server import Server
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
-from scda.models.files import walk
+from scda.models.folders import walk
 from scda.models.predictor import load_predictor
 
 _SAMPLE = 320  # images sent in turn, and the bound's

@@ -33,7 +33,7 @@ from scda.adapt.training.loop import retrain
 from scda.adapt.training.networks import Networks
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.cpus import usable_cpus
-from scda.models.files import walk
+from scda.models.folders import walk
 from scda.models.network import FeatureHead
 from scda.models.session import Session
 

@@ -1,11 +1,10 @@
 """What is in the source and the target folder, before any image is read."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import DataError, ImageError, UsageError
-from scda.models.files import count_hidden, is_hidden, walk
+from scda.models.folders import count_hidden, visible_folders, walk
 from scda.models.images import open_image, read_bytes
 
 
@@ -44,13 +43,7 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
         DataError: If it has no class folder.
     """
     _require_folder(root, role)
-    try:
-        entries = list(os.scandir(root))
-    except OSError as error:
-        raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
-    folders = sorted(
-        entry.name for entry in entries if entry.is_dir() and not is_hidden(entry.name)
-    )
+    folders = visible_folders(root)
     if not folders:
         raise DataError(f"{root}: no class folder in it; want one folder per class")
     classes = {name: tuple(walk(root / name, recursive=recursive)) for name in folders}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from benchmarks.open_set.protocols import Lists
 from scda.models.errors import UsageError
-from scda.models.files import walk
+from scda.models.folders import walk
 
 DEVELOPMENT = Path(__file__).with_name("development.toml")
 _T = TypeVar("_T")

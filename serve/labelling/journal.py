@@ -7,7 +7,6 @@ from it, so that each ends as if nothing had happened; it goes away when they st
 import base64
 import glob
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -17,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import TEMPORARY, locked, write_errors
+from scda.models.files import RANDOM_CHARACTERS, TEMPORARY, lock, lock_path, write_errors
 from scda.models.predictor import Prediction
 from scda.serve.labelling.formats.rows import Row
 
@@ -71,13 +70,18 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
         yield None
         return
     path = journal_path(outputs[0])
-    with _opened(path) as file:
-        if not resume:
-            file.truncate()
-        _settle_job(path, file, job)
-        _remove_left_behind(outputs)
-        yield Journal(path, file)
-        path.unlink()  # before the lock goes: nobody else's can be removed
+    with lock(path) as is_ours:
+        if not is_ours:
+            raise UsageError(
+                f"{path}: another labelling is writing it; wait for it, or pass another --out"
+            )
+        with _opened(path) as file:
+            if not resume:
+                file.truncate()
+            _settle_job(path, file, job)
+            _remove_left_behind(outputs)
+            yield Journal(path, file)
+        path.unlink()
 
 
 def replayed_batches(
@@ -112,17 +116,17 @@ def journal_path(output: Path) -> Path:
     return output.with_name(f".{output.name}.journal")
 
 
+def job_files(output: Path) -> tuple[Path, Path]:
+    """Return the hidden files beside a first output: its journal, and that one's lock."""
+    journal = journal_path(output)
+    return journal, lock_path(journal)
+
+
 def _opened(path: Path) -> BinaryIO:
-    """Return the file of a journal, which no other process has."""
+    """Return a journal, created if it does not exist, opened at its start."""
     with write_errors(path):
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
-    if not locked(file):
-        file.close()
-        raise UsageError(f"{path}: another labelling is at work on it; wait, or give another --out")
-    if os.fstat(file.fileno()).st_nlink:
-        return file
-    file.close()  # the other labelling ended this very moment, and took its journal away
-    return _opened(path)
+        path.touch(0o644)
+        return path.open("r+b")
 
 
 def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
@@ -145,11 +149,11 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
 
 def _remove_left_behind(outputs: Sequence[Path]) -> None:
     """Remove the unfinished outputs of a killed try: they are made anew."""
-    random = "?" * 8  # what `mkstemp` adds; more belongs to an output with a longer name
+    random = "?" * RANDOM_CHARACTERS  # more would belong to an output with a longer name
     for output in outputs:
         for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.{random}"):
-            with suppress(OSError), stale.open("rb") as file:
-                if locked(file):
+            with suppress(OSError), lock(stale) as is_ours:
+                if is_ours:
                     stale.unlink()
 
 

@@ -5,14 +5,14 @@ What stands behind `://` is taken as it is, a bucket and a key; nothing in it is
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import is_hidden
+from scda.models.folders import depth_first, is_hidden
 from scda.models.images import MAX_BYTES, read_bytes
 from scda.serve.labelling.sources import FileSelection
 
@@ -96,23 +96,17 @@ class StoredFiles:
         if kind == FileType.File:
             yield root
         else:
-            yield from _walk(system, root, recursive=self.selection.recursive)
+            list_names = partial(_list_folder, system)
+            try:
+                yield from depth_first(root, list_names, recursive=self.selection.recursive)
+            except OSError:  # the root fails as one unreadable file, as a sub-folder does
+                yield root
 
 
-def _walk(system: FileSystem, folder: str, *, recursive: bool) -> Iterator[str]:
-    """Yield every file under a folder, depth first; memory holds one folder's entries a level.
-
-    A folder that cannot be read is yielded itself: it fails as one unreadable file.
-    """
-    try:
-        entries = system.get_file_info(FileSelector(folder))
-    except OSError:
-        yield folder
-        return
-    for entry in sorted(entries, key=lambda entry: entry.base_name):
-        if is_hidden(entry.base_name):
-            continue
-        if entry.type == FileType.File:
-            yield entry.path
-        elif entry.type == FileType.Directory and recursive:
-            yield from _walk(system, entry.path, recursive=recursive)
+def _list_folder(system: FileSystem, folder: str) -> list[str]:
+    """Return the names of the visible files and folders in a folder, as `depth_first` expects."""
+    marks = {FileType.File: "", FileType.Directory: "/"}
+    entries = system.get_file_info(FileSelector(folder.rstrip("/")))
+    visible = [entry for entry in entries if not is_hidden(entry.base_name) and entry.type in marks]
+    visible.sort(key=lambda entry: entry.base_name)
+    return [entry.base_name + marks[entry.type] for entry in visible]

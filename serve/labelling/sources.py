@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.errors import UsageError
-from scda.models.files import count_hidden, walk
+from scda.models.folders import count_hidden, walk
 from scda.serve.labelling.formats.registry import HEADS
-from scda.serve.labelling.journal import journal_path
+from scda.serve.labelling.journal import job_files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +68,9 @@ class LocalFiles:
 
     def count_hidden(self) -> int:
         """Return how many hidden files and folders are passed over."""
-        journals = {journal_path(out).name for out in self.outputs}
+        ours = {path.name for out in self.outputs for path in job_files(out)}
         return sum(
-            count_hidden(root, recursive=self.selection.recursive, ours=journals)
+            count_hidden(root, recursive=self.selection.recursive, ours=ours)
             for root in self.roots
             if root.is_dir()
         )

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from scda.models.bundle import NAMES, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
-from scda.models.files import atomic_folder, is_hidden, walk
+from scda.models.files import atomic_folder
+from scda.models.folders import visible_folders, walk
 from scda.models.names import Names, read_names, to_nfc
 from scda.models.naming import Naming
 from scda.serve.files.class_folders import ClassFolders, folder_names
@@ -128,13 +129,13 @@ def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Imag
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder; want the labelled images of the training")
     # A class folder may be a link, as for training; below it, links to folders are not followed.
-    for folder in sorted(path for path in source.iterdir() if path.is_dir()):
-        if is_hidden(folder.name):
+    for folder in visible_folders(source):
+        if to_nfc(folder) not in ids:
+            raise UsageError(f"{source}: {folder} is no known class of this bundle")
+        class_id = names.resolve(ids[to_nfc(folder)])
+        if class_id not in manifest.class_ids:  # dropped
             continue
-        if to_nfc(folder.name) not in ids:
-            raise UsageError(f"{source}: {folder.name} is no known class of this bundle")
-        class_id = names.resolve(ids[to_nfc(folder.name)])
-        for path in walk(folder) if class_id in manifest.class_ids else ():  # no dropped class
+        for path in walk(source / folder):
             yield _Image("source", source, path.relative_to(source).as_posix(), class_id, 1.0)
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from benchmarks.label_memory import make_pictures, measured
-from scda.models.files import walk
+from scda.models.folders import walk
 from scda.models.images import read_file
 from tests.bundles import make_bundle
 

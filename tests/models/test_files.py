@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import UsageError
-from scda.models.files import atomic_folder, count_hidden, walk, write_atomically
+from scda.models.files import atomic_file, atomic_folder, lock, lock_path, write_atomically
 
 Names = list[str]
 
@@ -14,10 +14,6 @@ def fill(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(name.encode())
-
-
-def names(root: Path, *, recursive: bool = True) -> Names:
-    return [path.relative_to(root).as_posix() for path in walk(root, recursive=recursive)]
 
 
 def entries(root: Path) -> Names:
@@ -36,90 +32,6 @@ def failing(number: int = 1) -> Callable[..., None]:
         original(*arguments)
 
     return call
-
-
-def test_files_come_depth_first_and_sorted_by_name(tmp_path: Path) -> None:
-    fill(tmp_path, "b.jpg", "a/2.jpg", "a/b/3", "a/10.jpg", "c/1.txt", "B.jpg")
-    assert names(tmp_path) == ["B.jpg", "a/10.jpg", "a/2.jpg", "a/b/3", "b.jpg", "c/1.txt"]
-
-
-def test_sub_folders_can_be_left_out(tmp_path: Path) -> None:
-    fill(tmp_path, "b.jpg", "a/2.jpg")
-    assert names(tmp_path, recursive=False) == ["b.jpg"]
-
-
-def test_hidden_files_and_folders_are_skipped_and_counted(tmp_path: Path) -> None:
-    fill(tmp_path, "a.jpg", "._a.jpg", ".DS_Store", ".git/x/y", "b/.c.jpg", "b/.ipynb/z", "b/d.jpg")
-    assert names(tmp_path) == ["a.jpg", "b/d.jpg"]
-    assert count_hidden(tmp_path) == 5
-
-
-def test_a_folder_named_like_a_hidden_one_can_be_the_root(tmp_path: Path) -> None:
-    fill(tmp_path, ".cache/a.jpg")
-    assert names(tmp_path / ".cache") == ["a.jpg"]
-
-
-def test_a_folder_sorts_by_its_name_alone(tmp_path: Path) -> None:
-    fill(tmp_path, "a/1", "a-b", "a.jpg", "a0")
-    assert names(tmp_path) == ["a/1", "a-b", "a.jpg", "a0"]
-
-
-def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
-    fill(tmp_path, "a.jpg")
-    os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "broken.jpg").symlink_to("nowhere")
-    assert names(tmp_path) == ["a.jpg"]
-
-
-def test_a_linked_folder_that_goes_away_is_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    fill(tmp_path, "root/a.jpg", "root/c.jpg")
-    (tmp_path / "root" / "b").symlink_to(tmp_path / "real")
-    found = walk(tmp_path / "root", follow_links=True)
-    assert next(found).name == "a.jpg"
-    (tmp_path / "real").rmdir()
-    assert [path.name for path in found] == ["b", "c.jpg"]
-
-
-def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> None:
-    fill(tmp_path, "real/a.jpg")
-    (tmp_path / "link.jpg").symlink_to("real/a.jpg")
-    (tmp_path / "real" / "up").symlink_to("..")
-    assert names(tmp_path) == ["link.jpg", "real/a.jpg"]
-
-
-def test_linked_folders_are_followed_on_demand_each_once(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "x.jpg").write_bytes(b"")
-    (tmp_path / "a" / "back").symlink_to(tmp_path)
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    (tmp_path / "c").symlink_to(tmp_path / "c")  # leads in a circle
-    found = [path.relative_to(tmp_path).as_posix() for path in walk(tmp_path, follow_links=True)]
-    assert found == ["a/x.jpg"]
-    (tmp_path / "a").rename(tmp_path.parent / f"{tmp_path.name}-elsewhere")
-    (tmp_path / "b").unlink()
-    (tmp_path / "b").symlink_to(tmp_path.parent / f"{tmp_path.name}-elsewhere")
-    assert list(walk(tmp_path)) == []
-    assert list(walk(tmp_path, follow_links=True)) == [tmp_path / "b" / "x.jpg"]
-
-
-def test_what_is_no_regular_file_is_left_out(tmp_path: Path) -> None:
-    fill(tmp_path, "a.jpg")
-    (tmp_path / "circle").symlink_to("circle")
-    (tmp_path / "nowhere").symlink_to("missing")
-    os.mkfifo(tmp_path / "pipe")
-    assert names(tmp_path) == ["a.jpg"]
-
-
-def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:
-    assert names(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["missing", "a.jpg", "mis\nsing"])
-def test_a_root_that_is_no_folder_is_a_usage_error(tmp_path: Path, name: str) -> None:
-    fill(tmp_path, "a.jpg")
-    with pytest.raises(UsageError, match=r"^[^\n]*: cannot read the folder: [^\n]+$"):
-        names(tmp_path / name)
 
 
 @pytest.mark.parametrize(("data", "expected"), [(b"\0\xff", b"\0\xff"), ("ä\n", b"\xc3\xa4\n")])
@@ -208,3 +120,42 @@ def test_a_first_folder_that_cannot_be_put_in_place_leaves_nothing(
     with pytest.raises(OSError, match="No space left"):
         replace(tmp_path / "bundle", then=lambda: None)
     assert entries(tmp_path) == []
+
+
+def test_an_unfinished_file_is_hidden_and_locked(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "rows.csv") as file:
+        file.write(b"x")
+        (draft,) = tmp_path.glob(".scda-rows.csv.????????")
+        with lock(draft) as is_ours:
+            assert not is_ours
+    assert entries(tmp_path) == ["rows.csv"]
+
+
+def test_an_error_in_the_block_passes_unchanged_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), atomic_file(tmp_path / "rows.csv"):
+        (tmp_path / "none").read_bytes()
+    assert entries(tmp_path) == []
+
+
+def test_a_file_that_cannot_be_opened_is_a_usage_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match=r"none/rows.csv: cannot write: No such"),
+        atomic_file(tmp_path / "none" / "rows.csv"),
+    ):
+        pass
+
+
+def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    for _ in range(2):
+        with lock(path) as is_ours:
+            assert is_ours
+            assert entries(tmp_path) == [lock_path(path).name]
+            with lock(path) as is_ours_too:
+                assert not is_ours_too
+        assert entries(tmp_path) == []
+
+
+def test_without_locks_the_work_goes_on(tmp_path: Path) -> None:
+    with lock(tmp_path / "none" / "rows.csv") as is_ours:
+        assert is_ours
