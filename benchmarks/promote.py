@@ -20,12 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.speed.answers import Answer, exit_code
-from scda.adapt.cli.main import user_cache
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Job
 from scda.adapt.evaluation.evaluate import Scored, evaluate, score
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
+from scda.models.cache import user_cache
 from scda.models.names import Names
 from scda.models.naming import Naming, change_names
 from scda.models.predictor import Predictor, load_predictor

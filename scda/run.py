@@ -94,10 +94,10 @@ def train(
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise UsageError("scda.train in several processes; expected `torchrun -m scda.adapt train`")
     with needs_extra("train"):
-        from scda.adapt.cli.main import user_cache
         from scda.adapt.data.dataset import Job
         from scda.adapt.pipeline.run import train as run_job
         from scda.adapt.runtime.progress import Reporter
+        from scda.models.cache import user_cache
     job = Job(
         source=Path(source),
         target=Path(target),

@@ -130,6 +130,7 @@ def train(
         from scda.adapt.data.dataset import Job, plan
         from scda.adapt.pipeline.run import train as run_job
         from scda.adapt.runtime.progress import Reporter
+    from scda.models.cache import user_cache
 
     job = Job(
         source=source,
@@ -589,12 +590,6 @@ def demo(
     _print_table(result.metrics)
     typer.echo("these figures come from the digits' true labels, which training never saw")
     typer.echo(f"report: {result.report}\nlabels: {labels}\nbundle: {result.bundle}")
-
-
-def user_cache() -> Path:
-    """Return the folder for what can be computed again."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "scda"
 
 
 def main() -> NoReturn:

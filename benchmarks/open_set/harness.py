@@ -18,7 +18,7 @@ from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, measure
 from benchmarks.open_set.stress import stress_runs
 from benchmarks.open_set.studies import OWN, Request, ablation_runs, check, main_runs, ratio_runs
-from scda.adapt.cli.main import user_cache
+from scda.models.cache import user_cache
 from scda.models.errors import ScdaError, UsageError
 from scda.models.files import write_atomically
 

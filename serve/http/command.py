@@ -6,6 +6,7 @@ import socket
 import sys
 from pathlib import Path
 
+from scda.models.cache import user_cache
 from scda.models.cpus import usable_cpus
 from scda.models.errors import UsageError
 
@@ -39,7 +40,8 @@ def serve_command(
     options = f"services.{SERVICE_NAME}.workers={workers} {os.environ.get(_OPTIONS, '')}".strip()
     defaults = {
         "SCDA_THREADS": str(max(1, usable_cpus() // workers)),
-        "BENTOML_HOME": os.environ.get("BENTOML_HOME") or str(_bentoml_home(port)),
+        # A folder per port: a second server would delete the first one's metrics.
+        "BENTOML_HOME": os.environ.get("BENTOML_HOME") or str(user_cache() / f"bentoml-{port}"),
         "BENTOML_DO_NOT_TRACK": "True",
     }
     forced = {"SCDA_BUNDLE": str(bundle.resolve()), _OPTIONS: options}
@@ -58,12 +60,3 @@ def _check(address: str, port: int, workers: int) -> None:
         raise UsageError(f"host {address!r}: want an IP address or localhost") from None
     except OSError as error:  # taken, forbidden, or not an address of this machine
         raise UsageError(f"{address}:{port}: cannot listen: {error}") from None
-
-
-def _bentoml_home(port: int) -> Path:
-    """Return a folder per port: a second server would delete the first one's metrics."""
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without an entry, as in some containers
-        raise UsageError("no home folder for BentoML's files; want BENTOML_HOME set") from None
-    return cache / "scda" / f"bentoml-{port}"

@@ -7,7 +7,7 @@ from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
 TORCH_FREE = (
-    "bundle cpus errors extras files images index names parity predictor preprocess session"
+    "bundle cache cpus errors extras files images index names parity predictor preprocess session"
 )
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
 MODULES += sorted(

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import platformdirs
 import pytest
 
 from scda.models.errors import UsageError
@@ -131,16 +132,15 @@ def test_a_command_that_cannot_work_is_refused(
         serve_command(bundle, host=host, port=port, workers=workers)
 
 
-def test_without_a_home_folder_bentomls_wants_a_place(
+def test_without_a_home_folder_bentoml_needs_a_place(
     bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def nobody() -> Path:
+    def no_home(*names: str, appauthor: bool) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(Path, "home", nobody)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
     monkeypatch.delenv("BENTOML_HOME", raising=False)
-    with pytest.raises(UsageError, match=r"no home folder .* want BENTOML_HOME set"):
+    with pytest.raises(UsageError, match="no home folder for the cache"):
         serve_command(bundle, port=free_port())
     monkeypatch.setenv("BENTOML_HOME", "/place")
     assert serve_command(bundle, port=free_port())[1]["BENTOML_HOME"] == "/place"
