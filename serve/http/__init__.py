@@ -1,1 +1,1 @@
-"""The HTTP endpoint: application, queue, limits, routes and page."""
+"""The HTTP endpoint: application, inference queue, limits, routes and page."""

@@ -1,4 +1,4 @@
-"""The HTTP application: limits, then the predictor's answer, as JSON; see docs/serving.md."""
+"""The HTTP application: the routes of one loaded bundle; see docs/serving.md."""
 
 import dataclasses
 from importlib.metadata import version
@@ -26,7 +26,7 @@ from scda.serve.imaging import Answer
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The answers to several images, in their order."""
+    """The predictions or errors of several images, in their order."""
 
     results: list[Prediction | ErrorBody]
 
@@ -38,20 +38,22 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
     """Return the application for one loaded bundle.
 
     Args:
-        predictor: Answers every request.
-        settings: Its bundle, threads and provider were used to load the predictor.
+        predictor: The loaded bundle.
+        settings: Limits of the server; the bundle and provider were used to load the predictor.
 
     Raises:
-        GateError: If the bundle's neighbours do not fit its model.
+        GateError: If the neighbours of the bundle do not match its model.
     """
     app = FastAPI(
         title="scda",
         version=version("scda"),
         openapi_url="/docs.json",
-        docs_url=None,  # the pages would load their scripts from elsewhere
+        docs_url=None,  # FastAPI's pages load their scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
+        generate_unique_id_function=lambda route: (
+            route.name
+        ),  # the function name in generated clients
     )
     metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
     app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
@@ -74,7 +76,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
 
     @app.post("/v1/predict", response_model=Prediction, responses=errors(), openapi_extra=ONE_IMAGE)
     async def predict(request: Request) -> JSONResponse:
-        """Say what one image shows: form field `image`, or the file itself as the body."""
+        """Classify one image, sent as the form field `image` or as the body itself."""
         async with queue.slot():
             data = await read_image_bytes(request, max_bytes=settings.max_bytes)
             (answer,) = await queue.predict([data])
@@ -89,7 +91,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
         openapi_extra=body(form("images", {"type": "array", "items": FILE, "minItems": 1})),
     )
     async def predict_batch(request: Request) -> JSONResponse:
-        """Say what several images show; a bad one has an error in its place."""
+        """Classify several images, in order; a bad image has an error in its place."""
         limits = {"max_bytes": settings.max_bytes, "max_files": settings.max_files}
         async with queue.slot():
             files = await read_form_files(request, "images", **limits)

@@ -1,4 +1,4 @@
-"""Images of many requests to one call of the model; an image that fails is answered alone."""
+"""Batch the images of many requests into few calls of the model."""
 
 import asyncio
 import math
@@ -15,7 +15,7 @@ import faiss
 
 from scda.models.preprocess import Pixels
 
-A = TypeVar("A")  # what is answered of one image
+A = TypeVar("A")  # the answer for one image
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,11 @@ class _Waiting(Generic[A]):
 
 
 class Batcher(Generic[A]):
-    """Runs the model in a few lanes side by side, each call on what waits by then.
+    """Runs the model in a few parallel lanes, each on a batch of the images that are waiting.
 
-    While all lanes are busy, the images of other requests gather, and a lane that gets free takes
-    its share: under load batches grow by themselves, and an image that comes alone need not wait.
+    While all lanes are busy, the images of other requests queue up, and the next free lane takes
+    its share of them. So batches grow under load, and a single image need not wait. If a call
+    fails, its images are tried one by one, and the error goes to the failing image alone.
     """
 
     def __init__(
@@ -41,19 +42,19 @@ class Batcher(Generic[A]):
         lanes: int = 1,
         on_wait: Callable[[float], object] = lambda seconds: None,
     ) -> None:
-        """Start with nothing waiting.
+        """Create a batcher with an empty queue.
 
         Args:
-            predict: Called on a lane's thread with at most `max_batch` images.
-            max_batch: Images per call.
-            max_wait_seconds: How long an image waits for others although a lane is free.
-            lanes: Calls at the same time; more than one wants a `predict` safe for threads.
-            on_wait: Told of each image how long it waited, in seconds.
+            predict: Called on the thread of a lane with at most `max_batch` images.
+            max_batch: Largest number of images per call.
+            max_wait_seconds: Time that an image waits for others although a lane is free.
+            lanes: Number of parallel calls; above 1, `predict` must be thread-safe.
+            on_wait: Called with the waiting time of each image, in seconds.
         """
         self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
         self._lanes, self._calling = lanes, 0
-        # A search among so few centroids is over before a second thread has woken up.
+        # The search among a few centroids is finished before a second thread has started.
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
@@ -82,7 +83,7 @@ class Batcher(Generic[A]):
                 self._calling -= 1
 
     async def _wait_for_others(self) -> None:
-        """Return when a batch is full, or when the first image has waited long enough."""
+        """Wait until a batch is full or the first image has waited long enough."""
         self._full.clear()
         left = self._queue[0].since + self._max_wait_seconds - time.monotonic()
         if len(self._queue) < self._max_batch and left > 0:
@@ -94,16 +95,16 @@ class Batcher(Generic[A]):
         share = min(self._max_batch, self._share())
         while self._queue and len(batch) < share:
             waiting = self._queue.popleft()
-            if not waiting.answer.done():  # cancelled: its request ran out of time
+            if not waiting.answer.done():  # done: cancelled, because its request timed out
                 batch.append(waiting)
                 self._on_wait(time.monotonic() - waiting.since)
         return batch
 
     def _share(self) -> int:
-        """Return how many images are this lane's; those that waited for each other go together.
+        """Return how many waiting images this lane takes.
 
-        Otherwise what waits is divided, so that a free lane has something to do and nobody waits
-        for many others.
+        Images that have waited for each other go into one batch. Otherwise the free lanes divide
+        them, so that no lane is idle and no image waits for many others.
         """
         if self._max_wait_seconds:
             return self._max_batch
@@ -115,7 +116,7 @@ class Batcher(Generic[A]):
         try:
             answers = await loop.run_in_executor(self._model, self._predict, images)
             answered = list(zip(batch, answers, strict=True))
-        except Exception as error:  # whatever the model's library raises
+        except Exception as error:  # the runtime may raise anything
             await self._call_singly(batch, error)
             return
         for waiting, answer in answered:
@@ -123,7 +124,7 @@ class Batcher(Generic[A]):
                 waiting.answer.set_result(answer)
 
     async def _call_singly(self, batch: list[_Waiting[A]], error: Exception) -> None:
-        """Find the image that made the call fail; the others must not suffer."""
+        """Run the images of a failed batch one by one, to answer all but the failing ones."""
         if len(batch) > 1:
             for waiting in batch:
                 await self._call([waiting])

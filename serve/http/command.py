@@ -1,4 +1,4 @@
-"""The command that becomes the server."""
+"""The command line of BentoML that `scda-adapt serve` becomes."""
 
 import ipaddress
 import os
@@ -10,10 +10,10 @@ from scda.models.cache import user_cache
 from scda.models.cpus import usable_cpus
 from scda.models.errors import UsageError
 
-# The name is repeated here because importing the service imports all of BentoML.
+# Repeated here, because importing the service would import all of BentoML.
 SERVICE, SERVICE_NAME = "scda.serve.service:Classifier", "scda"
 _OPTIONS = "BENTOML_CONFIG_OPTIONS"
-_DRAIN_SECONDS = 20  # after a signal, for requests under way; Kubernetes kills after 30
+_DRAIN_SECONDS = 20  # for running requests after a signal; Kubernetes kills after 30
 
 
 def serve_command(
@@ -21,17 +21,17 @@ def serve_command(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the arguments and the whole environment for `os.execvpe`.
 
-    Settings already in the environment (SCDA_THREADS, SCDA_QUEUE, BENTOML_HOME ...) stay.
+    Variables that are set already (SCDA_THREADS, SCDA_QUEUE, BENTOML_HOME ...) keep their values.
 
     Args:
-        bundle: A bundle or a run.
-        host: An IP address, or `localhost`.
-        port: A free one.
-        workers: Server processes; the CPUs are divided among them.
+        bundle: Folder of a bundle or a run.
+        host: IP address to listen on, or `localhost`.
+        port: Port to listen on.
+        workers: Number of server processes; they share the CPUs evenly.
 
     Raises:
-        UsageError: If nothing can listen at this host and port, `workers` is below 1, or there is
-            no place for BentoML's files.
+        UsageError: If the server cannot listen on this host and port, `workers` is below 1, or
+            there is no folder for BentoML's files.
     """
     address = "127.0.0.1" if host == "localhost" else host
     _check(address, port, workers)
@@ -50,13 +50,15 @@ def serve_command(
 
 def _check(address: str, port: int, workers: int) -> None:
     if workers < 1:
-        raise UsageError(f"{workers} workers: want 1 or more")
+        raise UsageError(f"{workers} workers: expected 1 or more")
     if not 1 <= port <= 65535:
-        raise UsageError(f"port {port}: want 1 to 65535")
+        raise UsageError(f"port {port}: expected a number from 1 to 65535")
     try:
         family = socket.AF_INET6 if ipaddress.ip_address(address).version == 6 else socket.AF_INET
         socket.create_server((address, port), family=family).close()
     except ValueError:
-        raise UsageError(f"host {address!r}: want an IP address or localhost") from None
-    except OSError as error:  # taken, forbidden, or not an address of this machine
-        raise UsageError(f"{address}:{port}: cannot listen: {error}") from None
+        raise UsageError(f"host {address!r}: expected an IP address or localhost") from None
+    except OSError as error:  # the port is taken or forbidden, or the address is not this machine's
+        raise UsageError(
+            f"cannot listen on {address}:{port}: {error}; choose another --host or --port"
+        ) from None

@@ -1,4 +1,4 @@
-"""Every error over HTTP: its code, its status, and the one shape of its body."""
+"""The errors over HTTP: their codes, statuses and the shape of their body."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -30,25 +30,25 @@ STATUS = {
 _HEADERS = {
     "unauthorized": {"WWW-Authenticate": "Bearer"},
     "overloaded": {"Retry-After": "1"},
-    # The rest of the body is not waited for.
+    # The rest of the request body is not read.
     "too_many_bytes": {"Connection": "close"},
     "timeout": {"Connection": "close"},
 }
-_CODES = {404: "not_found", 405: "method_not_allowed"}  # what the framework itself refuses
+_CODES = {404: "not_found", 405: "method_not_allowed"}  # errors of the framework itself
 
 
 class RequestError(Exception):
-    """A request that is not answered; `code` is one of `STATUS`."""
+    """A refused request; `code` is a key of `STATUS`."""
 
     def __init__(self, code: str, message: str) -> None:
-        """Keep the code beside the message."""
+        """Create an error with its code and message."""
         super().__init__(message)
         self.code = code
 
 
 @dataclass(frozen=True)
 class Error:
-    """What went wrong with a request or with one image of it."""
+    """The error of a request, or of one of its images."""
 
     code: str
     message: str
@@ -57,27 +57,27 @@ class Error:
 
 @dataclass(frozen=True)
 class ErrorBody:
-    """The body of every error."""
+    """The body of every error response."""
 
     error: Error
 
 
 def error_body(request: Request, code: str, message: str) -> dict[str, Any]:
-    """Return the body of an error as plain JSON values; every error passes here to be counted."""
+    """Return the body of an error as JSON values, and count the error in the metrics."""
     request.app.state.metrics.count_error(code)
     return dataclasses.asdict(ErrorBody(Error(code, message, request.state.request_id)))
 
 
 def refuse(request: Request, code: str, message: str) -> JSONResponse:
-    """Return the whole response for an error."""
+    """Return the response for an error, with its status and headers."""
     body = error_body(request, code, message)
     return JSONResponse(body, STATUS[code], headers=_HEADERS.get(code))
 
 
 def shape_errors(app: FastAPI) -> None:
-    """Make the application answer every error, its framework's own included, in our shape.
+    """Give every error of the application the documented shape, those of the framework included.
 
-    Bugs are answered by the `RequestMiddleware`.
+    Unexpected exceptions are answered by `RequestMiddleware`.
     """
 
     @app.exception_handler(ImageError)
@@ -95,9 +95,9 @@ def shape_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> JSONResponse:
-        # Bodies are read by hand: only a part of the path can be no number.
+        # The routes parse their bodies themselves, so only a number in the path can be invalid.
         return refuse(request, "not_found", f"{request.method} {request.scope['path']}: Not Found")
 
     @app.exception_handler(ClientDisconnect)
     async def _(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return refuse(request, "bad_request", "the client went away before the end of the body")
+        return refuse(request, "bad_request", "the client disconnected before the end of the body")

@@ -1,4 +1,4 @@
-"""The pictures of a bundle's classes: where they are found, and the route that gives them."""
+"""The exemplars, the most typical images of each class, and the route that serves them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from scda.serve.http.errors import ErrorBody, RequestError
 from scda.serve.http.openapi import FILE, errors
 
 _ROUTE = "/v1/exemplars/{class_id}/{n}"
-_JPEG = {"content": {"image/jpeg": {"schema": FILE}}, "description": "The picture"}
+_JPEG = {"content": {"image/jpeg": {"schema": FILE}}, "description": "The exemplar"}
 
 
 @dataclass(frozen=True)
 class Exemplar:
-    """One picture: a small JPEG in the bundle, and the tag of its bytes."""
+    """One exemplar: a small JPEG in the bundle, and the ETag of its bytes."""
 
     path: Path
     tag: str
 
 
 class Exemplars:
-    """The pictures by class id and number; what a client names is looked up, never made a path."""
+    """The exemplars by class id and number; clients cannot reach any other file."""
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        """Take the pictures that the manifest of the bundle at `folder` lists."""
+        """Collect the exemplars that the manifest of the bundle at `folder` lists."""
         self._by_class: Mapping[str, tuple[Exemplar, ...]] = {
             info.class_id: tuple(
                 Exemplar(folder / name, f'"{manifest.files[name][:16]}"') for name in info.exemplars
@@ -39,7 +39,7 @@ class Exemplars:
         }
 
     def addresses(self, class_id: str, names: Names) -> tuple[str, ...]:
-        """Return where the pictures of a class are on this server, its own before merged ones."""
+        """Return the URL paths of a class's exemplars, its own before those of merged classes."""
         members = [other for other in self._by_class if names.resolve(other) == class_id]
         return tuple(
             _ROUTE.format(class_id=member, n=number)
@@ -47,16 +47,16 @@ class Exemplars:
             for number in range(len(self._by_class[member]))
         )
 
-    def picture(self, class_id: str, number: int) -> Exemplar:
-        """Return one picture.
+    def exemplar(self, class_id: str, number: int) -> Exemplar:
+        """Return one exemplar.
 
         Raises:
-            RequestError: With code `not_found`.
+            RequestError: With code `not_found`, if there is no such class or exemplar.
         """
-        pictures = self._by_class.get(class_id, ())
-        if not 0 <= number < len(pictures):
+        found = self._by_class.get(class_id, ())
+        if not 0 <= number < len(found):
             raise RequestError("not_found", f"class {class_id!r} has no exemplar {number}")
-        return pictures[number]
+        return found[number]
 
 
 def serve_exemplars(app: FastAPI, exemplars: Exemplars) -> None:
@@ -67,7 +67,7 @@ def serve_exemplars(app: FastAPI, exemplars: Exemplars) -> None:
         response_class=Response,
         responses={
             200: _JPEG,
-            304: {"description": "The picture is the one with the ETag in If-None-Match"},
+            304: {"description": "The exemplar has the ETag in If-None-Match"},
             **errors("unauthorized", "not_found"),
             "default": {"model": ErrorBody},
         },
@@ -75,10 +75,10 @@ def serve_exemplars(app: FastAPI, exemplars: Exemplars) -> None:
     def exemplar(
         request: Request, class_id: str, number: Annotated[int, PathParameter(alias="n", ge=0)]
     ) -> Response:
-        """Show one of the most typical images of a class, the most typical first; a small JPEG."""
-        picture = exemplars.picture(class_id, number)
-        # Asked for each time, because another bundle may stand at the same address tomorrow.
-        headers = {"ETag": picture.tag, "Cache-Control": "private, no-cache"}
-        if picture.tag in request.headers.get("if-none-match", ""):
+        """Return an exemplar of a class as a small JPEG; number 0 is the most typical one."""
+        found = exemplars.exemplar(class_id, number)
+        # Clients revalidate each time, because the server may be restarted with another bundle.
+        headers = {"ETag": found.tag, "Cache-Control": "private, no-cache"}
+        if found.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(picture.path.read_bytes(), media_type="image/jpeg", headers=headers)
+        return Response(found.path.read_bytes(), media_type="image/jpeg", headers=headers)

@@ -1,6 +1,6 @@
-"""What a service owner watches, as Prometheus reads it; docs/serving.md says what it means.
+"""The Prometheus metrics of the server; docs/serving.md explains each of them.
 
-Every label has few values, all known beforehand: nothing that a client sends becomes one.
+Every label has a small, fixed set of values: nothing that a client sends becomes a label.
 """
 
 import os
@@ -22,30 +22,41 @@ from scda.models.predictor import Prediction, Predictor
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
-# Set by BentoML where several processes answer: each writes files there, and any adds them up.
+# BentoML sets it for several workers: each writes its metrics there, and any can sum them.
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metrics:
-    """The metrics of one application; two in one process do not see each other's."""
+    """The metrics of one application, in a registry of their own."""
 
     def __init__(self, predictor: Predictor, codes: tuple[str, ...]) -> None:
-        """Begin at zero, so that a rate sees the very first error, too.
+        """Create every metric with the value 0, so that a rate includes the first event.
 
         Args:
-            predictor: Tells model, provider and names.
-            codes: Every error code there is.
+            predictor: The loaded bundle; gives the model id, provider and names.
+            codes: Every error code.
         """
         self._predictor, self._registry = predictor, CollectorRegistry()
-        self._requests = self._histogram("request", "Request to answer.", ("route", "status"))
-        self.wait = self._histogram("queue_wait", "Waiting for a thread.", ("stage",))
-        self.decode = self._histogram("decode", "Bytes of an image to the model's input.")
-        self.inference = self._histogram("inference", "One call of the model, for a whole batch.")
-        self.batch = Histogram(
-            "scda_batch_images", "Images per call.", buckets=_IMAGES, registry=self._registry
+        self._requests = self._histogram(
+            "request", "Time from a request to its answer.", ("route", "status")
         )
-        self._images = self._counter("images", "Images answered.", ("kind", "outlier"))
-        self._errors = self._counter("errors", "Requests and images refused.", ("code",))
+        self.wait = self._histogram(
+            "queue_wait", "Time that an image waits for a thread.", ("stage",)
+        )
+        self.decode = self._histogram(
+            "decode", "Time to turn the bytes of an image into the model's input."
+        )
+        self.inference = self._histogram(
+            "inference", "Time of one call of the model, for a whole batch."
+        )
+        self.batch = Histogram(
+            "scda_batch_images",
+            "Images per call of the model.",
+            buckets=_IMAGES,
+            registry=self._registry,
+        )
+        self._images = self._counter("images", "Images with a prediction.", ("kind", "outlier"))
+        self._errors = self._counter("errors", "Refused requests and images.", ("code",))
         for kind in ("known", "discovered", UNKNOWN):
             for outlier in ("false", "true"):
                 self._images.labels(kind, outlier)
@@ -53,17 +64,19 @@ class Metrics:
             self._errors.labels(code)
         for stage in ("decode", "model"):
             self.wait.labels(stage)
-        self._names = self._gauge("names_version", "Version of the names in force.", ())
-        info = self._gauge("model_info", "What answers; always 1.", ("model_id", "provider"))
+        self._names = self._gauge("names_version", "Version of the names in use.", ())
+        info = self._gauge(
+            "model_info", "The served model and its provider; always 1.", ("model_id", "provider")
+        )
         info.labels(predictor.manifest.id, predictor.session.provider).set(1)
 
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count an answered request; what no route matched counts as `other`, whatever its path."""
+        """Count an answered request; a path without a route counts as `other`."""
         route = getattr(scope.get("route"), "path", "other")
         self._requests.labels(route, str(status)).observe(seconds)
 
     def count_image(self, answer: Prediction) -> None:
-        """Count an answered image."""
+        """Count an image with a prediction."""
         self._images.labels(answer.kind, str(answer.outlier).lower()).inc()
 
     def count_error(self, code: str) -> None:
@@ -84,7 +97,7 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
         name, registry = f"scda_{name}", self._registry
-        # Without a mode there would be a label per process.
+        # Without a mode, every process would add a label of its own.
         return Gauge(name, text, labels, multiprocess_mode="mostrecent", registry=registry)
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:

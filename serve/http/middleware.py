@@ -1,7 +1,4 @@
-"""What every request passes first: it gets an id, shows the key where one is wanted, is timed.
-
-The answer gets that id and the security headers.
-"""
+"""The middleware of every request: request id, API key, timing, security headers."""
 
 import hmac
 import logging
@@ -20,24 +17,24 @@ logger = logging.getLogger(__name__)
 
 
 class RequestMiddleware:
-    """ASGI middleware; the health routes are BentoML's and do not come by here."""
+    """Identifies, authorizes and times requests; BentoML's health routes do not pass here."""
 
     def __init__(
         self, app: ASGIApp, *, api_key: str, metrics: Metrics, public: Collection[str] = ()
     ) -> None:
-        """Stand before `app`.
+        """Wrap an application.
 
         Args:
-            app: What is asked by who may pass.
-            api_key: An empty one lets everybody pass.
-            metrics: Learns of every answer.
-            public: Paths that nobody needs the key for.
+            app: The application behind the middleware.
+            api_key: The key that requests must show; empty if none is needed.
+            metrics: Counts every answer.
+            public: Paths that need no key.
         """
         self.app = app
         self._key, self._metrics, self._public = api_key.encode(), metrics, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer it: with 401, and with 500 where a bug ends it."""
+        """Pass the request on; answer 401 without the key, 500 after an unexpected exception."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -55,20 +52,28 @@ class RequestMiddleware:
         answer = with_headers(send_timed, {"X-Request-Id": request_id})
         app = self.app
         if not self._may_pass(request):
-            app = refuse(request, "unauthorized", "want Authorization: Bearer KEY")
+            app = refuse(
+                request,
+                "unauthorized",
+                "expected the header Authorization: Bearer KEY with the server's key",
+            )
         try:
             await app(scope, receive, answer)
-        except Exception as error:  # a bug; the framework would answer outside of this door
+        except Exception as error:  # the framework would answer it without our headers
             logger.error("request %s failed", request_id, exc_info=error)
             if answered:
                 raise
-            app = refuse(request, "internal", "a bug in the server; its log has the request's id")
+            app = refuse(
+                request,
+                "internal",
+                "internal error; the server's log has the details under this request id",
+            )
             await app(scope, receive, answer)
 
     def _may_pass(self, request: Request) -> bool:
         if not self._key or request.scope["path"] in self._public:
             return True
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        # Headers arrive as Latin-1; comparing bytes in constant time tells nothing of the key.
+        # Headers arrive as Latin-1. A comparison in constant time does not leak the key.
         shown = key.strip().encode("latin-1")
         return scheme.lower() == "bearer" and hmac.compare_digest(shown, self._key)

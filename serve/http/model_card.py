@@ -18,39 +18,39 @@ from scda.serve.http.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class ClassCard:
-    """One output of the model, as it is called now."""
+    """One class of the model, with its current name."""
 
     class_id: str
     label: str
     kind: str  # known | discovered
-    answered_as: str  # another id once merged; `unknown` once dropped
-    size: int  # target images that training gave it
+    answered_as: str  # its own id; another one if merged, `unknown` if dropped
+    size: int  # target images of the class at training
     mean_confidence: float  # over those images, 0 to 1
-    nearest_known: str | None  # of a discovered class: the id of the closest known one
+    nearest_known: str | None  # id of the closest known class; None for a known class
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a request may ask for."""
+    """The limits of a request."""
 
     max_bytes: int  # of one image, and of all images of one request
     max_pixels: int
     max_files: int
-    queue: int  # requests at once, in one worker
+    queue: int  # requests at the same time, per worker
     timeout_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCard:
-    """What is served."""
+    """The model, its classes and the limits of the server."""
 
     model_id: str
     schema_version: int
-    status: tuple[str, ...]  # `ok`, or what training doubted
+    status: tuple[str, ...]  # `ok`, or what training found doubtful
     names_version: int
     classes: tuple[ClassCard, ...]  # in the order of the model's outputs
-    preprocessing: dict[str, Any]  # as the bundle keeps it
-    provider: str  # what runs the model: cpu or cuda
+    preprocessing: dict[str, Any]  # as in the bundle
+    provider: str  # where the model runs: cpu or cuda
     limits: Limits
     version: str  # of scda
 
@@ -60,13 +60,13 @@ def serve_model_card(app: FastAPI, queue: InferenceQueue) -> None:
 
     @app.get("/v1/model", response_model=ModelCard, responses=errors("unauthorized", "internal"))
     async def model() -> JSONResponse:
-        """Say what is served: classes, limits, preprocessing, provider, ids."""
+        """Describe the model: id, status, classes, preprocessing, provider and limits."""
         queue.names.refresh()
         return JSONResponse(dataclasses.asdict(model_card(queue.predictor, queue.settings)))
 
 
 def model_card(predictor: Predictor, settings: Settings) -> ModelCard:
-    """Return what is said of a loaded bundle."""
+    """Return the model card of a loaded bundle."""
     manifest, names = predictor.manifest, predictor.names
     limits = {field.name: getattr(settings, field.name) for field in dataclasses.fields(Limits)}
     return ModelCard(

@@ -1,6 +1,6 @@
-"""A multipart form to the parts of one field, in memory; the caller limits the stream's length.
+"""Parse a multipart form in memory, for the parts of one field; the caller limits its size.
 
-A part is bytes, whether or not it names a file: what it holds is told by its content.
+A part may or may not carry a file name: only its content decides whether it is an image.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from scda.serve.http.errors import RequestError
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-MAX_OTHERS = 32  # parts of other fields; they are passed over
+MAX_OTHERS = 32  # parts of other fields, which are ignored
 
 
 async def read_form(
@@ -24,10 +24,10 @@ async def read_form(
     """Return the field's parts in order, at least one.
 
     Args:
-        stream: The body.
-        content_type: The request's header, which holds the boundary.
-        field: The name of the form field.
-        max_parts: More parts of the field are refused.
+        stream: Body of the request.
+        content_type: Header of the request, with the boundary.
+        field: Name of the form field.
+        max_parts: Largest number of parts of the field.
 
     Raises:
         RequestError: With code `bad_request` or `too_many_files`.
@@ -41,7 +41,7 @@ async def read_form(
         async for chunk in stream:
             parser.write(chunk)
     except FormParserError as error:
-        raise RequestError("bad_request", f"not a multipart form: {error}") from None
+        raise RequestError("bad_request", f"the body is not a multipart form: {error}") from None
     if not collector.complete:
         raise RequestError("bad_request", "the multipart form ends before its last boundary")
     if not collector.parts:
@@ -50,13 +50,13 @@ async def read_form(
 
 
 class _Collector:
-    """What the parser calls; it reports in pieces, wherever the body was cut on its way."""
+    """Collects the parts from the parser, which reports headers and data in arbitrary chunks."""
 
     def __init__(self, field: bytes, max_parts: int) -> None:
         self.parts: list[bytearray] = []
         self.complete = False
         self._field, self._max_parts, self._others = field, max_parts, 0
-        self._name, self._value, self._wanted = bytearray(), bytearray(), False
+        self._name, self._value, self._selected = bytearray(), bytearray(), False
 
     def callbacks(self) -> "MultipartCallbacks":
         return {
@@ -71,7 +71,7 @@ class _Collector:
         }
 
     def _on_part_begin(self) -> None:
-        self._wanted = False
+        self._selected = False
 
     def _on_header_begin(self) -> None:
         self._name, self._value = bytearray(), bytearray()
@@ -79,20 +79,22 @@ class _Collector:
     def _on_header_end(self) -> None:
         if self._name.lower() == b"content-disposition":
             _, options = parse_options_header(bytes(self._value))
-            self._wanted = options.get(b"name") == self._field
+            self._selected = options.get(b"name") == self._field
 
     def _on_headers_finished(self) -> None:
-        if self._wanted:
+        if self._selected:
             self.parts.append(bytearray())
         else:
             self._others += 1
         if len(self.parts) > self._max_parts:
-            raise RequestError("too_many_files", f"more than {self._max_parts} in one request")
+            raise RequestError(
+                "too_many_files", f"more than {self._max_parts} files in one request"
+            )
         if self._others > MAX_OTHERS:
-            raise RequestError("bad_request", f"more than {MAX_OTHERS} other form fields")
+            raise RequestError("bad_request", f"the form has more than {MAX_OTHERS} other fields")
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:
-        if self._wanted:
+        if self._selected:
             self.parts[-1].extend(data[start:end])
 
     def _on_end(self) -> None:

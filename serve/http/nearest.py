@@ -1,4 +1,4 @@
-"""What an image is near to: classes with their pictures, and images of the target."""
+"""The nearest classes of an image, with their exemplars, and its nearest target images."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -20,22 +20,22 @@ from scda.serve.http.uploads import read_image_bytes
 
 @dataclass(frozen=True)
 class NearClass:
-    """A class near to the image, as it is called now."""
+    """A class near the image, with its current name."""
 
     class_id: str
     label: str
     kind: str  # known | discovered | unknown
     distance: float  # 1 - cosine, 0 to 2
-    exemplars: tuple[str, ...]  # where its pictures are on this server, most typical first
+    exemplars: tuple[str, ...]  # URL paths of its images, the most typical first
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """What one image is near to, beside what it was taken for."""
+    """The prediction of one image, and its nearest classes and target images."""
 
     prediction: Prediction
     classes: tuple[NearClass, ...]  # nearest first
-    images: tuple[NearImage, ...]  # nearest first; none where the bundle has no neighbours
+    images: tuple[NearImage, ...]  # nearest first; empty if the bundle has no neighbours
 
 
 def serve_nearest(
@@ -45,7 +45,7 @@ def serve_nearest(
 
     @app.post("/v1/nearest", response_model=Nearest, responses=errors(), openapi_extra=ONE_IMAGE)
     async def nearest(request: Request) -> JSONResponse:
-        """Say what one image is near to; it is given as to `/v1/predict`."""
+        """Classify one image and find what it is near to; the image is sent as to `/v1/predict`."""
         async with queue.slot():
             data = await read_image_bytes(request, max_bytes=queue.settings.max_bytes)
             (inference,) = await queue.infer([data])
@@ -59,7 +59,7 @@ def serve_nearest(
 def nearest_classes(
     manifest: Manifest, exemplars: Exemplars, inference: Inference
 ) -> tuple[NearClass, ...]:
-    """Return the classes nearest to an image, with the names that its prediction has."""
+    """Return the classes nearest to an image, with the same names as its prediction."""
     kinds = {info.class_id: info.kind for info in manifest.classes}
     return tuple(
         NearClass(

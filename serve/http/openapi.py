@@ -1,16 +1,16 @@
-"""What the OpenAPI document says beyond the types of the routes: files, and errors."""
+"""The parts of the OpenAPI document that types cannot express: uploads and errors."""
 
 from typing import Any
 
 from scda.serve.http.errors import STATUS, ErrorBody
 
-_OF_NO_ROUTE = {"not_found", "method_not_allowed"}
+_WITHOUT_ROUTE = {"not_found", "method_not_allowed"}
 FILE = {"type": "string", "format": "binary"}
 
 
 def errors(*codes: str) -> dict[int | str, dict[str, Any]]:
-    """Return the descriptions of errors: of these codes, or of all that an image may get."""
-    statuses = {STATUS[code] for code in codes or STATUS.keys() - _OF_NO_ROUTE}
+    """Return the error responses with these codes; without codes, those of a route for images."""
+    statuses = {STATUS[code] for code in codes or STATUS.keys() - _WITHOUT_ROUTE}
     return {status: {"model": ErrorBody} for status in sorted(statuses)}
 
 
@@ -21,7 +21,7 @@ def form(field: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def body(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return what a route says of a body that it reads itself: content type → schema."""
+    """Return the description of a request body, from the schema of each content type."""
     content = {kind: {"schema": schema} for kind, schema in schemas.items()}
     return {"requestBody": {"required": True, "content": content}}
 

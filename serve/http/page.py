@@ -1,4 +1,4 @@
-"""The page at "/": give it an image, see the answer beside the pictures of what it is near to."""
+"""The page at "/": it classifies an image and shows the nearest classes and target images."""
 
 from fastapi import FastAPI
 
@@ -6,9 +6,9 @@ from scda.serve.web.assets import serve_assets
 
 _LOADED = ("theme.css", "page.css", "page_api.js", "page_render.js", "page.js")
 _ASSETS = {"/": "page.html", **{f"/{name}": name for name in _LOADED}}
-PUBLIC = frozenset(_ASSETS)  # paths that tell nothing, and ask for the key themselves
+PUBLIC = frozenset(_ASSETS)  # paths without secrets; the page itself asks for the key
 
 
 def serve_page(app: FastAPI) -> None:
-    """Add `GET /` and the files that it loads."""
+    """Add `GET /` and the files that the page loads."""
     serve_assets(app, "scda.serve.http", _ASSETS)

@@ -1,4 +1,4 @@
-"""The target images most like a new one, by the features that training left in the bundle."""
+"""The target images nearest to a new image, by the features that the bundle keeps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from scda.models.errors import GateError
 from scda.models.index import nearest, read_index
 from scda.serve.files.target_images import read_target_images
 
-COUNT = 8  # images said of one
+COUNT = 8  # nearest images per answer
 
 
 @dataclass(frozen=True)
 class NearImage:
-    """A target image near to the one asked about; nothing else is told of where it lies."""
+    """A target image near the given one; its path is relative, so no other folder is shown."""
 
     path: str  # relative to the target folder of the training, with "/"
     distance: float  # 1 - cosine, 0 to 2
 
 
 class TargetIndex:
-    """Every target image of a training; of a bundle without them, none."""
+    """The features of the target images; empty for a bundle without neighbours."""
 
     def __init__(self, index: faiss.Index | None, paths: Sequence[str]) -> None:
-        """Take the index and the paths of its vectors, in the order of its ids."""
+        """Create an index from its vectors and their paths, in the order of the vectors."""
         self._index, self._paths = index, paths
 
     def nearest(self, features: NDArray[np.float32]) -> tuple[NearImage, ...]:
-        """Return the images nearest to a feature (D,), nearest first."""
+        """Return the images nearest to a feature vector (D,), nearest first."""
         if self._index is None:
             return ()
         distances, rows = nearest(self._index, features[None], COUNT)
@@ -41,20 +41,23 @@ class TargetIndex:
 
 
 def open_target_index(folder: Path, manifest: Manifest, *, width: int) -> TargetIndex:
-    """Return the neighbours of a bundle.
+    """Return the index of the target images of a bundle.
 
     Args:
-        folder: The bundle.
-        manifest: What it holds.
-        width: How long a feature of its model is.
+        folder: Folder of the bundle.
+        manifest: Manifest of the bundle.
+        width: Number of values D of a feature vector of its model.
 
     Raises:
-        GateError: If the index and its rows do not fit each other or the model.
+        GateError: If the index does not match its rows or the model.
     """
     if NEIGHBOURS not in manifest.files:
         return TargetIndex(None, ())
     index = read_index(folder / NEIGHBOURS, width=width)
     paths = [picture.path for picture in read_target_images(folder)]
     if index.ntotal != len(paths):
-        raise GateError(f"{folder}: {NEIGHBOURS} has {index.ntotal}, {NEIGHBOUR_ROWS} {len(paths)}")
+        raise GateError(
+            f"{folder}: {NEIGHBOURS} has {index.ntotal} vectors, {NEIGHBOUR_ROWS} has "
+            f"{len(paths)} rows; expected the same number"
+        )
     return TargetIndex(index if paths else None, paths)

@@ -1,4 +1,4 @@
-"""A request's body to the bytes of its images, within limits that hold while it is read."""
+"""Read the images that a request uploads, within limits that are checked while reading."""
 
 from collections.abc import AsyncIterator
 
@@ -7,11 +7,11 @@ from fastapi import Request
 from scda.serve.http.errors import RequestError
 from scda.serve.http.multipart import read_form
 
-_FRAMING = 64 * 1024  # bytes that the boundaries, headers and other fields of a form may take
+_FRAMING = 64 * 1024  # bytes for the boundaries, headers and other fields of a form
 
 
 async def read_image_bytes(request: Request, *, max_bytes: int) -> bytes:
-    """Return the one image of a request: its form field `image`, or its whole body.
+    """Return the image of a request: its form field `image`, or its whole body.
 
     Raises:
         RequestError: With code `bad_request`, `too_many_bytes` or `too_many_files`.
@@ -25,19 +25,19 @@ async def read_image_bytes(request: Request, *, max_bytes: int) -> bytes:
 async def read_form_files(
     request: Request, field: str, *, max_bytes: int, max_files: int
 ) -> list[bytes]:
-    """Return the files of a multipart form's field, at least one, in order.
+    """Return the files of one field of a multipart form, at least one, in order.
 
     Args:
-        request: Its body is read here.
-        field: The name of the form field.
-        max_bytes: Of all files together.
-        max_files: More are refused.
+        request: The request; its body is read.
+        field: Name of the form field.
+        max_bytes: Largest size of all files together.
+        max_files: Largest number of files.
 
     Raises:
         RequestError: With code `bad_request`, `too_many_bytes` or `too_many_files`.
     """
     if not _is_form(request):
-        raise RequestError("bad_request", f"want multipart/form-data with a field {field!r}")
+        raise RequestError("bad_request", f"expected multipart/form-data with the field {field!r}")
     stream = _limited(request, max_bytes + _FRAMING)
     files = await read_form(stream, request.headers["content-type"], field, max_parts=max_files)
     if sum(map(len, files)) > max_bytes:
@@ -51,9 +51,9 @@ def _is_form(request: Request) -> bool:
 
 
 async def _limited(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the body until it is over the limit, whatever its header promises."""
-    promised = request.headers.get("content-length", "")
-    if promised.isdecimal() and int(promised) > max_bytes:
+    """Yield the body while it is within the limit, whatever its Content-Length says."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_many_bytes(max_bytes)
     seen = 0
     async for chunk in request.stream():
@@ -64,4 +64,6 @@ async def _limited(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
 
 
 def _too_many_bytes(max_bytes: int) -> RequestError:
-    return RequestError("too_many_bytes", f"more than {max_bytes:,} bytes")
+    return RequestError(
+        "too_many_bytes", f"the upload is larger than {max_bytes:,} bytes, the limit of this server"
+    )

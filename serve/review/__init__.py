@@ -1,1 +1,1 @@
-"""Naming what was found: the review page, the names command, promotion."""
+"""Name the discovered classes: the review page, the names command, promotion."""

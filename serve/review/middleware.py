@@ -1,4 +1,4 @@
-"""What every request to the review page passes first: it is local, and it knows the token."""
+"""The middleware of the review page: requests must be local and know the token."""
 
 import hmac
 from urllib.parse import urlsplit
@@ -10,14 +10,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from scda.serve.web.headers import with_headers
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
-_MAX_BODY = 64 * 1024  # bytes; an order of the page is far shorter
+_MAX_BODY = 64 * 1024  # bytes; the requests of the page are far shorter
 
 
 class ReviewMiddleware:
-    """ASGI middleware: checks a request, and takes the token off its path."""
+    """Checks every request, and removes the token from its path."""
 
     def __init__(self, app: ASGIApp, *, token: str) -> None:
-        """Stand before `app`."""
+        """Wrap an application; `token` is the first part of every path."""
         self.app = app
         self._prefix = f"/{token}/".encode()
 
@@ -27,9 +27,9 @@ class ReviewMiddleware:
             await self.app(scope, receive, send)
             return
         path = scope["path"].encode("utf-8", "surrogateescape")
-        shown, rest = path[: len(self._prefix)], scope["path"][len(self._prefix) - 1 :]
+        token, rest = path[: len(self._prefix)], scope["path"][len(self._prefix) - 1 :]
         app = self.app
-        if not hmac.compare_digest(shown, self._prefix):
+        if not hmac.compare_digest(token, self._prefix):
             app = JSONResponse({"error": "not found"}, 404)
         elif refusal := _refusal(Request(scope)):
             app = refusal
@@ -39,19 +39,21 @@ class ReviewMiddleware:
 
 
 def _refusal(request: Request) -> JSONResponse | None:
-    """Return why a request that knows the token is not answered; nothing where it is."""
+    """Return the refusal of a request with the right token, or None if it is allowed."""
     host = request.headers.get("host", "")
-    if _hostname(host) not in _LOCAL:  # a name that was bent to this machine
-        return JSONResponse({"error": "want this page by its local address"}, 403)
+    if _hostname(host) not in _LOCAL:  # another name that resolves to this machine: DNS rebinding
+        return JSONResponse({"error": "open this page by its local address, http://127.0.0.1"}, 403)
     if request.method != "POST":
         return None
     if request.headers.get("origin", f"http://{host}") != f"http://{host}":
-        return JSONResponse({"error": "want orders from this page alone"}, 403)
+        return JSONResponse({"error": "expected a request of this page, not of another one"}, 403)
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return JSONResponse({"error": "want application/json"}, 415)
+        return JSONResponse({"error": "expected the content type application/json"}, 415)
     length = request.headers.get("content-length", "")
     if not length.isdecimal() or int(length) > _MAX_BODY:
-        return JSONResponse({"error": f"want a body of known length up to {_MAX_BODY} bytes"}, 413)
+        return JSONResponse(
+            {"error": f"expected a Content-Length of at most {_MAX_BODY} bytes"}, 413
+        )
     return None
 
 

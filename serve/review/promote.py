@@ -1,4 +1,4 @@
-"""Reviewed, confident target images as class folders: the labelled source of the next training."""
+"""Promote reviewed, confident target images to class folders, the source of the next training."""
 
 import csv
 import io
@@ -22,32 +22,36 @@ COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """What one promotion did."""
+    """The result of one promotion."""
 
     counts: dict[str, int]  # class label → images
-    unnamed: int  # images left out, because nobody named their class
-    unsure: int  # images left out, because the model was not confident
+    unnamed: int  # images left out because their class has no name yet or is dropped
+    unsure: int  # images left out because the model is not confident enough
     missing: int  # images that are no longer in the target folder
 
     def lines(self) -> list[str]:
-        """Return what was done as a person reads it."""
+        """Return the result as lines of text."""
         return [
             *(f"{count:8}  {label}" for label, count in self.counts.items()),
             f"{self.unsure:8}  left out: not confident enough",
-            f"{self.unnamed:8}  left out: of a class that is dropped or has no name yet",
-            *([f"{self.missing:8}  no longer in the target"] if self.missing else []),
+            f"{self.unnamed:8}  left out: the class is dropped or has no name yet",
+            *(
+                [f"{self.missing:8}  left out: no longer in the target folder"]
+                if self.missing
+                else []
+            ),
         ]
 
 
 @dataclass(frozen=True)
 class _Image:
-    """One image that may go into a class folder."""
+    """One image that may be promoted."""
 
     origin: str  # target | source
     root: Path
     path: str  # relative to `root`
     class_id: str
-    confidence: float  # 1 for a source image: a person labelled it
+    confidence: float  # 0 to 1; 1 for a labelled source image
 
 
 def promote(
@@ -60,23 +64,23 @@ def promote(
     mode: str = "copy",
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Promotion:
-    """Write `out`: a folder per known and per named class, and manifest.csv.
+    """Write a class folder per known and per named class, and manifest.csv.
 
-    Taken are the target images of the training. Known classes, and what was merged into them,
-    count as reviewed; a discovered class does once it has a name.
+    The images are the target images of the training. Known classes, with the classes merged into
+    them, count as reviewed; a discovered class counts once it has a name.
 
     Args:
-        bundle: With its neighbours, which say what the model made of every target image.
-        out: New; it appears whole, or not at all.
-        target: The folder of target images; where training found it, if not given.
-        source: Class folders whose images are added, under the names the classes have now.
-        min_confidence: Target images below it are left out.
-        mode: How a file gets there: copy, hardlink or symlink.
-        on_progress: Called with the images placed and the images in all.
+        bundle: Folder of a bundle with neighbours, which hold the class of every target image.
+        out: New folder; it is written completely or not at all.
+        target: Folder of the target images; the folder used for training if None.
+        source: Class folders whose images are added, under the current names of their classes.
+        min_confidence: Lowest confidence of a promoted target image, 0 to 1.
+        mode: How to place a file: copy, hardlink or symlink.
+        on_progress: Called with the number of placed images and of all images.
 
     Raises:
         UsageError: If a path is wrong, or no discovered class has a name yet.
-        DataError: If no image is reviewed and confident enough.
+        DataError: If no image is reviewed, confident enough and still in the target folder.
         GateError: If the bundle is damaged or has no neighbours.
     """
     manifest = read_manifest(bundle)
@@ -84,14 +88,15 @@ def promote(
     labels = _reviewed(manifest, names)
     images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
     if out.exists():
-        raise UsageError(f"{out}: is there already; want a new folder")
+        raise UsageError(f"{out} exists already; expected a new folder")
     reviewed = [image for image in images if image.class_id in labels]
     sure = [image for image in reviewed if image.confidence >= min_confidence]
     there = [image for image in sure if (image.root / image.path).is_file()]
     if not there:
         raise DataError(
-            f"none of {len(images)} target images can be taken: {len(reviewed)} are of a known or "
-            f"named class, {len(sure)} of them at least {min_confidence} sure, 0 of them there"
+            f"none of the {len(images)} target images can be promoted: {len(reviewed)} have a "
+            f"known or named class, {len(sure)} of these a confidence of at least "
+            f"{min_confidence}, and 0 of these are in the target folder"
         )
     taken = there + (list(_of_source(source, manifest, names)) if source else [])
     _write(out, taken, labels, mode, on_progress)
@@ -104,12 +109,12 @@ def promote(
 
 
 def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
-    """Return class id → label of every class that a person stands for."""
+    """Return class id → label of every reviewed class."""
     naming = Naming(manifest.classes)
     known = [info.class_id for info in manifest.classes if info.kind == "known"]
     named = [i for i in names.labels if i not in known]
     if not named and not set(names.merges.values()) & set(known):
-        raise UsageError("no discovered class has a name yet; scda-adapt review gives names")
+        raise UsageError("no discovered class has a name yet; name one with scda-adapt review")
     standing = [i for i in manifest.class_ids if names.resolve(i) == i]
     return {i: naming.label(names, i) for i in standing if i in known or i in named}
 
@@ -117,7 +122,7 @@ def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
 def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
     pictures = read_target_images(bundle)
     if not target.is_dir():
-        raise UsageError(f"{target}: no such folder; --target DIR says where the images are now")
+        raise UsageError(f"{target}: no such folder; use --target DIR if the images have moved")
     return [
         _Image("target", target, one.path, names.resolve(one.class_id), one.confidence)
         for one in pictures
@@ -127,11 +132,11 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
 def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
     ids = {to_nfc(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
     if not source.is_dir():
-        raise UsageError(f"{source}: no such folder; want the labelled images of the training")
+        raise UsageError(f"{source}: no such folder; expected the labelled images of the training")
     # A class folder may be a link, as for training; below it, links to folders are not followed.
     for folder in visible_folders(source):
         if to_nfc(folder) not in ids:
-            raise UsageError(f"{source}: {folder} is no known class of this bundle")
+            raise UsageError(f"{source}: {folder} is not a known class of this bundle")
         class_id = names.resolve(ids[to_nfc(folder)])
         if class_id not in manifest.class_ids:  # dropped
             continue

@@ -1,4 +1,4 @@
-"""The review page as a program: an address with a token, at this machine alone, until Ctrl-C."""
+"""Serve the review page on this machine alone, at an address with a secret token."""
 
 import secrets
 import socket
@@ -28,14 +28,14 @@ def serve_review(
     """Serve the review page of a bundle until SIGINT or SIGTERM.
 
     Args:
-        bundle: The bundle's folder.
-        port: 0 takes a free one.
+        bundle: Folder of the bundle.
+        port: Port to listen on; 0 chooses a free one.
         target: As in `create_review_app`.
-        browser: Whether the user's browser is opened on the page.
-        on_address: Called with the page's address once it can be opened.
+        browser: Whether to open the page in the user's browser.
+        on_address: Called with the address of the page once it can be opened.
 
     Raises:
-        UsageError: If the port cannot be had.
+        UsageError: If the port is not available.
         GateError: If the bundle is damaged.
     """
     token = secrets.token_urlsafe(24)
@@ -44,7 +44,7 @@ def serve_review(
         address = f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
         config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
         on_address(address)
-        with _door(address) as page:
+        with _redirect_file(address) as page:
             if browser:
                 # The listener holds the browser's request until the server accepts.
                 threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
@@ -52,11 +52,11 @@ def serve_review(
 
 
 @contextmanager
-def _door(address: str) -> Iterator[str]:
-    """Give the address of a file that leads to the page.
+def _redirect_file(address: str) -> Iterator[str]:
+    """Yield the address of a temporary file that redirects to the page.
 
-    A browser's arguments can be seen by everybody on this machine, and the token is all that
-    keeps them out; a temporary file is for its owner alone.
+    Every user of this machine can see the arguments of a browser process, and the token in the
+    address must stay secret; a temporary file is readable for its owner alone.
     """
     with tempfile.NamedTemporaryFile("w", prefix="scda-review-", suffix=".html") as file:
         file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
@@ -66,8 +66,10 @@ def _door(address: str) -> Iterator[str]:
 
 def _listen(port: int) -> socket.socket:
     if not 0 <= port <= 65535:
-        raise UsageError(f"port {port}: want 0 to 65535")
+        raise UsageError(f"port {port}: expected a number from 0 to 65535")
     try:
         return socket.create_server((HOST, port))
     except OSError as error:
-        raise UsageError(f"{HOST}:{port}: cannot listen: {error}") from None
+        raise UsageError(
+            f"cannot listen on {HOST}:{port}: {error}; choose another --port"
+        ) from None

@@ -1,1 +1,1 @@
-"""What every page shares: headers, assets, styles."""
+"""The parts that all pages share: security headers, packaged files, styles."""

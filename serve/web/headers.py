@@ -1,4 +1,4 @@
-"""What every answer tells a browser it must not do; the review page and the server share it."""
+"""The security headers of every answer, for the review page and the server."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ SECURITY_HEADERS: Mapping[str, str] = {
         "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",  # the review page's address holds its token
+    "Referrer-Policy": "no-referrer",  # the address of the review page contains its token
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
 def with_headers(send: Send, more: Mapping[str, str] | None = None) -> Send:
-    """Return a `send` whose answers have the security headers and `more`.
+    """Return a `send` that adds the security headers, and `more`, to every answer.
 
-    What says nothing of caching is not cached.
+    An answer without a Cache-Control header gets `no-store`.
     """
 
     async def send_with_headers(message: Message) -> None:

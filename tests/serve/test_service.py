@@ -119,10 +119,10 @@ def test_the_command_divides_the_cpus_and_keeps_what_the_user_set(
 @pytest.mark.parametrize(
     ("host", "port", "workers", "message"),
     [
-        ("example.org", 3000, 1, r"host 'example\.org': want an IP address or localhost"),
-        ("192.0.2.1", 3000, 1, r"192\.0\.2\.1:3000: cannot listen"),
-        ("127.0.0.1", 70000, 1, "port 70000: want 1 to 65535"),
-        ("127.0.0.1", 3000, 0, "0 workers: want 1 or more"),
+        ("example.org", 3000, 1, r"host 'example\.org': expected an IP address or localhost"),
+        ("192.0.2.1", 3000, 1, r"cannot listen on 192\.0\.2\.1:3000"),
+        ("127.0.0.1", 70000, 1, "port 70000: expected a number from 1 to 65535"),
+        ("127.0.0.1", 3000, 0, "0 workers: expected 1 or more"),
     ],
 )
 def test_a_command_that_cannot_work_is_refused(
@@ -182,5 +182,5 @@ def test_what_a_worker_loaded_is_not_looked_through_for_garbage(bundle: Path) ->
 def test_a_port_that_is_taken_is_named(bundle: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"127.0.0.1:{port}: cannot listen: .*in use"):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}: .*in use"):
             serve_command(bundle, port=port)

@@ -160,7 +160,9 @@ def test_neighbours_that_do_not_fit_stop_the_start(folder: Path) -> None:
     with pytest.raises(GateError, match="vectors are 3 long, the model gives 7"):
         open_target_index(folder, manifest, width=7)
     write_index(build_index(np.ones((9, 3), np.float32)), folder / NEIGHBOURS)
-    with pytest.raises(GateError, match=r"neighbours\.faiss has 9, neighbours\.parquet 4"):
+    with pytest.raises(
+        GateError, match=r"neighbours\.faiss has 9 vectors, neighbours\.parquet has 4"
+    ):
         open_target_index(folder, manifest, width=3)
 
 

@@ -54,7 +54,7 @@ def test_every_variable_is_read() -> None:
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "²", "1e3", " "])
 def test_a_wrong_number_is_named(value: str) -> None:
-    with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; want a whole number, 1 or more"):
+    with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; expected a whole number, 1 or more"):
         Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": value})
 
 
@@ -62,5 +62,5 @@ def test_a_flag_is_0_or_1() -> None:
     for value, expected in (("0", False), ("", False), ("1", True)):
         environment = {"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": value}
         assert Settings.from_environment(environment).public_metrics is expected
-    with pytest.raises(UsageError, match=r"SCDA_PUBLIC_METRICS is 'yes'; want 0 or 1"):
+    with pytest.raises(UsageError, match=r"SCDA_PUBLIC_METRICS is 'yes'; expected 0 or 1"):
         Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_PUBLIC_METRICS": "yes"})

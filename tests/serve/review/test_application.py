@@ -319,9 +319,9 @@ def test_the_browser_is_led_to_the_page_by_a_file_for_its_owner_alone(
 
 
 def test_a_port_that_cannot_be_had_is_told(folder: Path) -> None:
-    with pytest.raises(UsageError, match="port 70000: want 0 to 65535"):
+    with pytest.raises(UsageError, match="port 70000: expected a number from 0 to 65535"):
         serve_review(folder, port=70_000, browser=False)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"127.0.0.1:{port}: cannot listen"):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
             serve_review(folder, port=port, browser=False)

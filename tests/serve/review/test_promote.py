@@ -88,7 +88,7 @@ def test_a_dropped_class_stays_out(bundle: Path, tmp_path: Path) -> None:
 def test_the_bar_is_the_callers(bundle: Path, tmp_path: Path) -> None:
     say(bundle, labels={"discovered-000": "x"})
     assert promote(bundle, tmp_path / "low", min_confidence=0).counts["x"] == 3
-    with pytest.raises(DataError, match=r"4 are of a known or named class, 0 of them at least 1"):
+    with pytest.raises(DataError, match=r"4 have a known or named class, 0 of these .* at least 1"):
         promote(bundle, tmp_path / "high", min_confidence=1)
     assert not (tmp_path / "high").exists()
 
@@ -119,7 +119,7 @@ def test_a_linked_class_folder_of_the_source_is_followed(bundle: Path, tmp_path:
     (tmp_path / "source" / "blue").symlink_to(tmp_path / "elsewhere")
     promote(bundle, tmp_path / "out", source=tmp_path / "source")
     assert "blue/s.jpg" in placed(tmp_path / "out")
-    with pytest.raises(UsageError, match="want the labelled images"):
+    with pytest.raises(UsageError, match="expected the labelled images"):
         promote(bundle, tmp_path / "other", source=tmp_path / "none")
 
 
@@ -136,7 +136,7 @@ def test_a_strange_source_is_refused(bundle: Path, tmp_path: Path) -> None:
     say(bundle, labels={"discovered-000": "x"})
     (tmp_path / "source" / "violet").mkdir(parents=True)
     (tmp_path / "source" / "violet" / "a.jpg").write_bytes(b"")
-    with pytest.raises(UsageError, match="violet is no known class"):
+    with pytest.raises(UsageError, match="violet is not a known class"):
         promote(bundle, tmp_path / "out", source=tmp_path / "source")
     assert not (tmp_path / "out").exists()
 
@@ -146,7 +146,7 @@ def test_images_that_went_away_are_counted(bundle: Path, target: Path, tmp_path:
     (target / "b.jpg").unlink()
     promotion = promote(bundle, tmp_path / "out")
     assert (promotion.missing, promotion.counts["x"]) == (1, 1)
-    assert "       1  no longer in the target" in promotion.lines()
+    assert "       1  left out: no longer in the target folder" in promotion.lines()
 
 
 def test_the_target_may_have_moved(bundle: Path, target: Path, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_without_a_name_there_is_nothing_to_promote(bundle: Path, tmp_path: Path
 def test_what_is_there_is_not_written_over(bundle: Path, tmp_path: Path) -> None:
     say(bundle, labels={"discovered-000": "x"})
     (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         promote(bundle, tmp_path / "out")
 
 
