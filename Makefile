@@ -44,5 +44,5 @@ clean:
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[train,dev]'
+	$(BIN)/pip install --quiet --editable '.[train,gpu,dev]'
 	touch $(STAMP)

@@ -1,4 +1,6 @@
 import dataclasses
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,4 +112,14 @@ def tiny_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "tiny"
     with Reporter(quiet=True) as reporter:
         train(tiny.job(out), reporter)
+    return out
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built sdist and wheel."""
+    root, out = Path(__file__).parent.parent, tmp_path_factory.mktemp("dist")
+    # sdist first, then the wheel from it: an old build/ folder cannot leak into the wheel.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(root)]
+    subprocess.run(build, check=True, capture_output=True)
     return out

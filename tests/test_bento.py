@@ -16,12 +16,13 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.slow  # installs the base dependencies into a new environment
-def test_the_built_bento_answers_from_another_folder_without_torch(tmp_path: Path) -> None:
+def test_the_built_bento_answers_from_another_folder_without_torch(
+    distributions: Path, tmp_path: Path
+) -> None:
     project, elsewhere, home = (tmp_path / name for name in ("project", "elsewhere", "home"))
-    project.mkdir()
+    shutil.copytree(distributions, project / "wheels")
     shutil.copy(ROOT / "bentofile.yaml", project)
     python = Path(sys.executable)
-    run(python, "-m", "build", "--no-isolation", "--outdir", project / "wheels", ROOT)
     environment = {**os.environ, "BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "True"}
     run(python, "-m", "bentoml", "build", cwd=project, env=environment)
     archive = tmp_path / "scda.bento"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.cpus import usable_cpus
-from scda.models.errors import GateError, ImageError, ScdaError
+from scda.models.errors import GateError, ImageError, ScdaError, UsageError
 
 BROKEN, UNREADABLE = GateError.exit_code, ImageError.exit_code  # exit codes of a problem
 _PACKAGES = (
@@ -115,6 +115,8 @@ def _provider() -> Examination:
             model = Path(folder) / "identity.onnx"
             model.write_bytes(_MODEL)
             got = Session(model, threads=1).provider
+    except UsageError as error:  # it is not installed
+        return Examination({"provider": "none"}, (Problem(str(error)),))
     except Exception as error:  # whatever a broken installation raises
         message = f"onnxruntime does not work: {error}; pip install --force-reinstall it"
         return Examination({"provider": "none"}, (Problem(message),))

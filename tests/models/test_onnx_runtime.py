@@ -41,3 +41,21 @@ def test_onnxruntime_is_imported_in_one_place() -> None:
     modules = [path for folder in folders for path in (FOLDER / folder).rglob("*.py")]
     found = [path for path in modules if imports.search(path.read_text("utf-8"))]
     assert [path.relative_to(FOLDER).as_posix() for path in found] == ["models/onnx_runtime.py"]
+
+
+MISSING = """
+import sys
+sys.modules["onnxruntime"] = None  # importing it now fails
+import scda
+try:
+    scda.load
+except scda.UsageError as error:
+    print(error)
+"""
+
+
+def test_without_it_one_line_names_both_extras() -> None:
+    argv = [sys.executable, "-c", MISSING]
+    line = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+    assert line.startswith("ONNX Runtime is not installed; pip install 'scda[gpu]'")
+    assert "'scda[cpu]'" in line

@@ -7,7 +7,8 @@ from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
 TORCH_FREE = (
-    "bundle cache cpus errors extras files images index names parity predictor preprocess session"
+    "bundle cache cpus errors extras files images index names onnx_runtime parity predictor"
+    " preprocess session"
 )
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
 MODULES += sorted(

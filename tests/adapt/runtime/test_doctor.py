@@ -100,6 +100,13 @@ def test_a_broken_onnx_runtime_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.exit_code == BROKEN
 
 
+def test_a_missing_onnx_runtime_names_the_extras(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "scda.models.onnx_runtime")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (message,) = messages(examine())
+    assert message.startswith("ONNX Runtime is not installed; pip install 'scda[gpu]'")
+
+
 def test_a_bundle_is_verified(bundle: Path, tmp_path: Path) -> None:
     found = examine(bundle)
     assert (messages(found), found.facts["status"]) == ([], ["ok"])
