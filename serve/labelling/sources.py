@@ -13,6 +13,9 @@ from scda.models.errors import UsageError
 from scda.models.folders import count_hidden, walk
 from scda.serve.labelling.formats.registry import HEADS
 from scda.serve.labelling.journal import job_files
+from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
+
+_HEADS = (*HEADS, SUMMARY_HEAD)  # how an earlier output begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +103,8 @@ class LocalFiles:
         if path.name not in self._output_names or path.resolve() not in self.outputs:
             return False
         with path.open("rb") as file:
-            head = file.read(max(map(len, HEADS)))
-        if head and not head.startswith(HEADS):
+            head = file.read(max(map(len, _HEADS)))
+        if head and not head.startswith(_HEADS):
             raise UsageError(f"{path}: an output would replace a file that is to be labelled")
         return True
 

@@ -7,8 +7,8 @@ from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
 TORCH_FREE = (
-    "bundle cache cpus errors extras files images index names onnx_runtime parity predictor"
-    " preprocess session"
+    "bundle cache cpus errors extras files folders images index names onnx_runtime parity"
+    " predictor preprocess session"
 )
 MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
 MODULES += sorted(
@@ -21,7 +21,7 @@ def run(code: str, *arguments: Path) -> str:
     """Return what `code` prints in a fresh interpreter without any setting of ours."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SCDA_")}
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -34,6 +34,23 @@ for name in {MODULES}:
     print(name, sorted({{"torch", "torchvision", "scda.adapt"}} & sys.modules.keys()))
 """
     assert run(code).splitlines() == [f"{name} []" for name in MODULES]
+
+
+def test_no_module_needs_one_that_windows_lacks() -> None:
+    every = [
+        "scda." + ".".join(path.relative_to(FOLDER).with_suffix("").parts)
+        for folder in ("adapt", "models", "serve")
+        for path in (FOLDER / folder).rglob("[!_]*.py")
+    ]
+    code = f"""
+import importlib, sys
+import psutil  # of bentoml; on Linux it imports `resource`
+for name in ("fcntl", "grp", "pwd", "resource", "termios"):
+    sys.modules[name] = None  # importing it now fails
+for name in {every}:
+    importlib.import_module(name)
+"""
+    run(code)
 
 
 WITHOUT_TORCH = """

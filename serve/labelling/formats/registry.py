@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from scda.serve.labelling import summary
 from scda.serve.labelling.formats import embeddings, fiftyone, labelstudio, lines, parquet
 from scda.serve.labelling.formats.rows import LabellingInfo, Write
 
@@ -43,7 +42,7 @@ FORMATS = {
 EMBEDDINGS = {".npy": Format(embeddings.write_npy, embeddings.HEAD)}
 _ALL = (*FORMATS.values(), *EMBEDDINGS.values())
 _heads = (head for one in _ALL for head in (one.head, one.beside_head) if head)
-HEADS = (*_heads, summary.HEAD)
+HEADS = tuple(_heads)
 
 
 def ending(path: Path, formats: Mapping[str, Format]) -> str | None:
