@@ -95,7 +95,7 @@ def task_lists(root: Path, protocol: str, task: str) -> Lists:
     implicit = tuple(sorted(set(target.of_class) - set(known)))
     if (len(known), len(implicit)) != _CLASSES:
         found = f"{len(known)} known and {len(implicit)} implicit classes"
-        raise UsageError(f"{target.where}: {found}, want {_CLASSES[0]} and {_CLASSES[1]}")
+        raise UsageError(f"{target.where}: {found}, expected {_CLASSES[0]} and {_CLASSES[1]}")
     return open_set_lists(home[0], thinned(target, implicit), Classes(known, implicit), target_name)
 
 

@@ -40,8 +40,8 @@ def main_records(records: Sequence[Record]) -> list[Record]:
     Raises:
         UsageError: If there is none.
     """
-    wanted = {"study": "main", "protocol": "P1", "preset": "robust"}
-    chosen = [record for record in records if wanted.items() <= record.items()]
+    fields = {"study": "main", "protocol": "P1", "preset": "robust"}
+    chosen = [record for record in records if fields.items() <= record.items()]
     if not chosen:
         raise UsageError("no record of the main study on P1 with preset robust")
     return chosen
@@ -59,7 +59,7 @@ def rejection_svg(records: Sequence[Record]) -> str:
         place: dict[str, Any] = {"xytext": (6, 6), "textcoords": "offset points", "fontsize": 8}
         axes.annotate(f"{float(value):+g}", (star[value], unknown[value]), **place)
     axes.set_xlabel("OS*: known images with the right class, in percent")
-    axes.set_ylabel("UNK: new images called new, in percent")
+    axes.set_ylabel("UNK: new images predicted as new, in percent")
     return as_svg(figure, alone=True)
 
 

@@ -1,4 +1,4 @@
-"""Is the sweep over k fast, and does it answer what a plain sweep answers?
+"""Compare speed and answers of the sweep over k with a plain sweep.
 
     python -m benchmarks.ksweep [--seeds N] [--parts plain large study]
 
@@ -180,9 +180,11 @@ PARTS = {"plain": against_plain, "large": large, "study": study}
 
 
 def main() -> int:
-    """Run the parts that are asked for; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10, help="of the plain sweep (default 10)")
+    """Run the chosen parts; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--seeds", type=int, default=10, help="number of seeds of the plain sweep (default 10)"
+    )
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)

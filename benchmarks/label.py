@@ -1,4 +1,4 @@
-"""How close does labelling come to what the cores can do, and to what others do with them?
+"""Compare labelling with the bound of the cores and with two other ways of labelling.
 
     python -m benchmarks.label --bundle BUNDLE --images DIR [--rounds N]
 
@@ -47,11 +47,16 @@ _BATCH_CPU = 8  # of ONNX Runtime with one thread
 
 
 def main() -> int:
-    """Measure the bound, ours and the two others, round by round; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure the bound, scda and the two others, round by round; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=1, help="Each takes its share of the files.")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=1,
+        help="each takes its share of the files",
+    )
     given = parser.parse_args()
     predictor = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
     paths = list(walk(given.images))
@@ -68,7 +73,7 @@ def main() -> int:
 
 
 def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
-    """Return the images per second of the bound, of ours and of the others, and print them."""
+    """Return the images per second of the bound, of scda and of the others, and print them."""
     work = {
         "ours": lambda: ours(predictor, paths),
         "single": lambda: single(Session(predictor.folder / MODEL, provider="cpu"), paths),
@@ -79,8 +84,8 @@ def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
     rates = {"bound": usable_cpus() / each}
     rates |= {name: len(paths) / seconds for name, (seconds, _) in used.items()}
     processor = {"bound": each} | {name: used[name][1] / len(paths) for name in used}
-    said = (f"{n} {rates[n]:.1f} ({1000 * processor[n]:.1f} ms)" for n in rates)
-    print(f"{len(paths)} files, images/s (processor time of one): {', '.join(said)}", end="")
+    shown = (f"{n} {rates[n]:.1f} ({1000 * processor[n]:.1f} ms)" for n in rates)
+    print(f"{len(paths)} files, images/s (processor time of one): {', '.join(shown)}", end="")
     print(f"; load {os.getloadavg()[0]:.1f}", flush=True)
     return rates
 

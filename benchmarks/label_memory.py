@@ -1,8 +1,8 @@
-"""Does labelling ten times the files take more memory, or longer for each?
+"""Compare memory and speed of labelling with those of labelling ten times the files.
 
     python -m benchmarks.label_memory --bundle BUNDLE [--files 20000]
 
-Labels a folder of tiny made-up pictures, and one of ten times as many; all lie in one folder, which
+Labels a folder of tiny made-up images, and one of ten times as many; all lie in one folder, which
 is the hardest case: its names are sorted. Memory is the peak of the main process, plus the largest
 peak of a decoding process for each of them.
 
@@ -30,16 +30,16 @@ from scda.models.predictor import load_predictor
 from scda.serve.labelling.label import label
 
 _SIDE_PX = 32
-_DIFFERENT = 200  # pictures; the files repeat them
+_DIFFERENT = 200  # images; the files repeat them
 _KIB_PER_MIB = 1024
 
 
 def main() -> int:
     """Measure a folder and one of ten times as many files; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--files", type=int, default=20_000)
-    parser.add_argument("--only", type=Path, help="Label this folder and print the figures.")
+    parser.add_argument("--only", type=Path, help="label this folder and print the figures")
     given = parser.parse_args()
     if given.only:
         print(json.dumps(measured(given.bundle, given.only)))
@@ -56,17 +56,17 @@ def main() -> int:
 def in_new_process(bundle: Path, count: int) -> dict[str, float]:
     """Return the figures of labelling `count` files in a process of its own."""
     with tempfile.TemporaryDirectory() as name:
-        make_pictures(Path(name), count)
+        make_images(Path(name), count)
         words = [sys.executable, __file__, "--bundle", str(bundle), "--only", name]
         figures: dict[str, float] = json.loads(subprocess.check_output(words))
     load = os.getloadavg()[0]
-    said = ", ".join(f"{what} {figure:.4g}" for what, figure in figures.items())
-    print(f"{count} files: {said}; load {load:.1f}", flush=True)
+    shown = ", ".join(f"{what} {figure:.4g}" for what, figure in figures.items())
+    print(f"{count} files: {shown}; load {load:.1f}", flush=True)
     return figures
 
 
-def make_pictures(folder: Path, count: int) -> None:
-    """Write pictures of noise."""
+def make_images(folder: Path, count: int) -> None:
+    """Write images of noise."""
     generator = np.random.default_rng(0)
     shape = (_DIFFERENT, _SIDE_PX, _SIDE_PX, 3)
     files = [_jpeg(noise) for noise in generator.integers(0, 256, shape, dtype=np.uint8)]

@@ -30,7 +30,7 @@ def task_lists(root: Path, protocol: str, task: str) -> Lists:
     source, target = (scanned(root / DOMAINS[short], DOMAINS[short]) for short in task.split("-"))
     names = sorted(source.of_class)
     if len(names) != _CLASSES:
-        raise UsageError(f"{source.where} has {len(names)} class folders, want {_CLASSES}")
+        raise UsageError(f"{source.where} has {len(names)} class folders, expected {_CLASSES}")
     classes = Classes(tuple(names[:_KNOWN]), tuple(names[_KNOWN:]))
     return open_set_lists(source, target, classes, target_name(task))
 

@@ -1,12 +1,12 @@
-"""Are named classes recognised after a promotion as well as before it?
+"""Compare the accuracy on named classes before and after a promotion.
 
     python -m benchmarks.promote --source DIR --target DIR --labelled DIR --out DIR
 
-Trains, and lets an oracle name the discovered classes after the true class that most of their
-images have: two of one true class are merged, one of a known class is merged into it. Promotes, the
-source images with them, and trains again on the promoted folders with the same target, by default
-with `--novel no`: who promotes has looked at everything that was found. `acc_named` is the accuracy
-over all target images of the classes that have a name, the same ones both times.
+Trains, and names every discovered class by the truth, after the true class of most of its images:
+two of one true class are merged, one of a known class is merged into it. Promotes, the source
+images with them, and trains again on the promoted folders with the same target, by default
+with `--novel no`: all that was found has been reviewed before a promotion. `acc_named` is the
+accuracy over all target images of the classes that have a name, the same ones both times.
 
 Ends with a line for each answer; exit code 0 only if all pass.
 """
@@ -88,12 +88,12 @@ def name_by_majority(before: Judged) -> Names:
 
 def main() -> int:
     """Train, name, promote, train again; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     for name in ("source", "target", "labelled", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=user_cache() / "features")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--novel", default="no", help="of the second training (default no)")
+    parser.add_argument("--novel", default="no", help="--novel of the second training (no)")
     given = parser.parse_args()
     runs = [given.out / name for name in ("before", "after")]
     promoted = given.out / "promoted"

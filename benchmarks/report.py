@@ -1,4 +1,4 @@
-"""How long the report takes and how large it is, for a made-up target of many photographs.
+"""Measure time and size of the report for a made-up target of many photographs.
 
 python -m benchmarks.report --run RUN [--images 2000] [--width 1600]
 
@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line per question; return 0 only if all pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, required=True, help="a finished run")
-    parser.add_argument("--images", type=int, default=2_000, help="of the made-up target")
-    parser.add_argument("--width", type=int, default=1_600, help="of each image, pixels")
+    parser.add_argument("--images", type=int, default=2_000, help="images of the made-up target")
+    parser.add_argument("--width", type=int, default=1_600, help="width of each image in pixels")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         run = enlarged(RunFolder(options.run), Path(name), options.images, options.width)
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds, megabytes = time.perf_counter() - start, path.stat().st_size / 1e6
         processor = time.process_time() - processor
     print(f"images={options.images} width={options.width} map_seconds={map_seconds:.1f}")
-    # Of all threads: tells a slow page from a busy machine.
+    # Time of all threads, to tell a slow report from a busy machine.
     print(f"processor_seconds={processor:.1f}")
     return exit_code(
         [

@@ -1,16 +1,16 @@
-"""How close does the endpoint come to what the cores can do, and to another server's?
+"""Compare the endpoint with the bound of the cores and with LitServe.
 
     python -m benchmarks.serve --bundle BUNDLE --images DIR
 
 The bound is (cores - what the clients take) / (processor seconds of decoding, preparing and ONNX
-Runtime per image, each alone on one thread). Beside ours, in the same run and in turn: LitServe
+Runtime per image, each alone on one thread). Beside scda, in the same run and in turn: LitServe
 with the same file reading, preprocessing, model and answer, in two arrangements, of which the
-faster counts. While one is loaded the others are stopped: LitServe's workers look for requests all
+faster counts. While one is loaded the others are stopped: LitServe's workers poll for requests all
 the time. 16 clients keep their connections and send JPEGs as form files.
 
 Then 16 clients ask at half of the rate reached, each at its own even pace: the 99% quantile of the
-latency against the time of an image that comes alone. Beside it, for those whose clients come in
-crowds: the same rate with moments that know nothing of each other.
+latency against the time of an image that comes alone. Beside it, for clients that arrive in
+crowds: the same rate at independent moments.
 
 All of it is measured in every round, and the median of the rounds' ratios counts.
 
@@ -44,7 +44,7 @@ _LATENCY_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server, and where it takes images; while one is loaded, the others stand still."""
+    """A server and its route for images; while one is loaded, the others are suspended."""
 
     server: Server
     path: str
@@ -67,8 +67,8 @@ class Contestant:
 
 
 def main() -> int:
-    """Measure the bound, ours and LitServe, round by round; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Measure the bound, scda and LitServe, round by round; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
     given = parser.parse_args()
@@ -113,7 +113,7 @@ def start(stack: ExitStack, bundle: Path) -> dict[str, Contestant]:
 
 
 def measured(contestants: dict[str, Contestant], files: Sequence[bytes], cost: float) -> "Round":
-    """Load the servers in turn, then ours by itself and at half of its rate."""
+    """Load the servers in turn, then scda by itself and at half of its rate."""
     full = {name: contestant.busy(files) for name, contestant in contestants.items()}
     ours, half = contestants["ours"], full["ours"].rate / 2
     even = at_even_paces(_CLIENTS, rate=half, seconds=_LATENCY_SECONDS)
@@ -139,16 +139,16 @@ class Round:
 
     @property
     def bound(self) -> float:
-        """Images per second that our cores allow beside the clients."""
+        """Images per second that the cores allow beside the clients."""
         ours = self.full["ours"]
         return (usable_cpus() - ours.client_seconds / ours.seconds) / self.cost
 
     def of_bound(self) -> float:
-        """Return our share of the bound."""
+        """Return scda's share of the bound."""
         return self.full["ours"].rate / self.bound
 
     def over_litserve(self) -> float:
-        """Return our rate over that of the faster LitServe."""
+        """Return scda's rate over that of the faster LitServe."""
         others = [load.rate for name, load in self.full.items() if name != "ours"]
         return self.full["ours"].rate / max(others)
 
@@ -159,13 +159,13 @@ class Round:
     def __str__(self) -> str:
         """Return two lines."""
         rates = {"bound": self.bound, **{name: load.rate for name, load in self.full.items()}}
-        said = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
+        shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         spells = {"alone": self.alone, "even paces": self.even, "at random": self.chance}
         times = (
             f"{name} {1e3 * load.quantile(0.5):.1f} and {1e3 * load.quantile(0.99):.1f}"
             for name, load in spells.items()
         )
-        return f"images/s: {said}\n  median and 99%, ms: {', '.join(times)}"
+        return f"images/s: {shown}\n  median and 99%, ms: {', '.join(times)}"
 
 
 def middle(rounds: Sequence[Round], figure: Callable[[Round], float]) -> float:

@@ -88,7 +88,7 @@ def plan(
 
 
 def measure(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run; estimate and truth are looked at after training has ended."""
+    """Return the record of a run; estimate and truth are computed after training has ended."""
     with threadpool_limits(1):
         trained = runs.train(inputs, run.config)
         agreement = knn_agree(inputs, trained.rounds[-1])

@@ -1,11 +1,11 @@
-"""Does `train` stay small where the target is large?
+"""Measure the peak memory of `train` on a large target.
 
     python -m benchmarks.train_memory [--images 20000] [--backbone conv4|efficientnet_lite0]
         [--computed 500]
 
 Makes a source of 10 classes and a target of 15, coloured shapes on noise, in a temporary folder,
 runs `scda-adapt train` on them as a process of its own, and reads the largest memory it ever held
-(ru_maxrss). conv4 has random weights: memory asks only for shapes. Pictures and features are made
+(ru_maxrss). conv4 has random weights: memory depends on shapes alone. Images and features are made
 in processes of their own, since a forked process's largest memory begins with its parent's.
 
 Features are computed in batches, so that their number does not matter while they are: `--computed`
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -86,9 +87,9 @@ def made_features(root: Path, backbone: str, weights: Path | None, computed: int
     cache.close()
 
 
-def apart(make: object, *arguments: object) -> None:
+def apart(make: Callable[..., None], *arguments: object) -> None:
     """Call a function in a fresh process, so that this one stays small."""
-    process = multiprocessing.get_context("spawn").Process(target=make, args=arguments)  # type: ignore[arg-type]
+    process = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
     process.start()
     process.join()
     assert process.exitcode == 0
@@ -109,7 +110,7 @@ def train(root: Path, backbone: str, weights: Path | None) -> tuple[float, float
 
 def main() -> int:
     """Measure; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--backbone", default="conv4", choices=["conv4", "efficientnet_lite0"])
     parser.add_argument("--computed", type=int, default=500)

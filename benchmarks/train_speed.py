@@ -1,11 +1,11 @@
-"""How much of what the bare backbone can do is left to the feature pass and to a training step?
+"""Compare the feature pass and a training step with the bare backbone.
 
     python -m benchmarks.train_speed --images DIR
 
-EfficientNet-Lite0 at 224 pixels, 32 images per domain and step. Each of ours reads the files;
+EfficientNet-Lite0 at 224 pixels, 32 images per domain and step. scda reads the files;
 the bare backbone beside it has its pixels in memory and computes nothing else: ONNX Runtime for
 the features of a frozen backbone, PyTorch for those of one that learns, PyTorch forward and
-backward for a step. Ours and the bare one take turns, so that a busy machine troubles both.
+backward for a step. The two take turns, so that other work on the machine slows both.
 
 Ends with a line for each answer; exit code 0 only if all pass.
 """
@@ -45,7 +45,7 @@ _BAR = 0.85
 
 @dataclass(frozen=True)
 class Contest:
-    """The same number of images by our way and by the bare backbone, as often as asked."""
+    """The same number of images by scda and by the bare backbone, in turns."""
 
     name: str
     images: int
@@ -53,7 +53,7 @@ class Contest:
     bare: Callable[[], None]
 
     def answer(self, turns: int) -> Answer:
-        """Return our share of the bare backbone's images/s, and print both."""
+        """Return scda's share of the bare backbone's images/s, and print both."""
         self.bare()  # the first call allocates, and starts what has to be started
         self.ours()
         pairs = [(_seconds(self.ours), _seconds(self.bare)) for _ in range(turns)]
@@ -64,7 +64,7 @@ class Contest:
 
 def main() -> int:
     """Run the four contests; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--sample", type=int, default=640, help="images of a feature pass")
     parser.add_argument("--steps", type=int, default=6, help="training steps of a turn")

@@ -121,7 +121,7 @@ def label_more(labels: Tensor, probs: Tensor, share: float) -> None:
     Args:
         labels: (N,), classes, UNKNOWN or not yet.
         probs: (N, K).
-        share: Of all N.
+        share: Share of all N images.
     """
     sureness, classes = probs.max(dim=1)
     labels[labels >= 0] = classes[labels >= 0]

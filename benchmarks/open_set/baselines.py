@@ -1,8 +1,8 @@
 """The methods of other papers, and one run of one of them, scored as scda's runs are.
 
 They reject and find no classes, so what they reject is divided by k-means, in the space that scda
-clusters, at the k of the largest silhouette. Of many values of k a grid is tried, and of many
-images a sample has its silhouettes taken: all pairs of 40,000 would take 13 GB.
+clusters, at the k of the largest silhouette. Long ranges of k are tried on a grid, and silhouettes
+of many images are taken on a sample: all pairs of 40,000 would take 13 GB.
 """
 
 import time
@@ -45,7 +45,7 @@ METHODS: dict[str, Fit] = {
 
 
 def measure_other(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run; the truth is looked at after training has ended."""
+    """Return the record of a run; the truth is read after training has ended."""
     started = time.process_time()
     num_known = run.lists.num_known
     with threadpool_limits(1):
@@ -74,7 +74,7 @@ def measure_other(run: Run, inputs: Inputs) -> Record:
 
 
 def predict(method: str, inputs: Inputs, config: TrainConfig) -> Prediction:
-    """Return what a method says of the target."""
+    """Return the predictions of a method for the target."""
     torch.manual_seed(config.seed)
     generator = torch.Generator().manual_seed(config.seed)
     return METHODS[method](inputs.source, inputs.target, config, generator)

@@ -39,7 +39,7 @@ def records_of(
     measure: Callable[[Run, Inputs], Record],
     jobs: int,
 ) -> Iterator[Record]:
-    """Yield the record of every run as it ends, from `jobs` processes of one thread each."""
+    """Yield the record of every run as it ends; `jobs` is the number of processes."""
     work = ((run, inputs_of(run.lists, features)) for run in runs)
     if jobs == 1:
         one_thread()

@@ -1,4 +1,4 @@
-"""The command of every benchmark: plan the runs, do what is missing, keep it, print the tables."""
+"""The command of every data set: plan the runs, do the missing ones, print the tables."""
 
 import argparse
 import sys
@@ -27,21 +27,21 @@ _ALL = ("scda", *METHODS)
 
 
 def measure_any(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run, be it scda's or another method's."""
+    """Return the record of a run of scda or of another method."""
     own = run.name["method"] in OWN
     return measure(run, inputs) if own else measure_other(run, inputs)
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is run, what one run measures, and how the records are shown."""
+    """The runs of a study, the measure of one run, and the table of the records."""
 
     plan: Callable[[Request], list[Run]]
     measure: Callable[[Run, Inputs], Record]
     table: Callable[[Sequence[Record]], str]
-    tasks: tuple[str, ...] = ()  # without --tasks; empty takes all
-    compares: bool = False  # takes --method
-    anywhere: bool = False  # on every data set; the others change the classes of Office-31
+    tasks: tuple[str, ...] = ()  # the default of --tasks; empty takes all
+    compares: bool = False  # accepts --method
+    anywhere: bool = False  # runs on every data set; other studies change the classes of Office-31
     figure: Callable[[Sequence[Record]], bytes] | None = None  # a PNG
 
 
@@ -97,27 +97,29 @@ def _benchmark(data: DataSet, options: argparse.Namespace) -> None:
         results.append(options.out, record)
         say(f"{number} of {len(missing)}, {time.monotonic() - started:.0f} s: {_line(record)}")
     by_key = {results.key(record): record for record in results.read(options.out)}
-    wanted = [by_key[results.key(run.name)] for run in runs]
-    print(study.table(wanted))
+    planned = [by_key[results.key(run.name)] for run in runs]
+    print(study.table(planned))
     if study.figure and options.figure:
-        write_atomically(options.figure, study.figure(wanted))
+        write_atomically(options.figure, study.figure(planned))
 
 
 def _request(data: DataSet, options: argparse.Namespace) -> Request:
     there = [name for name, study in _STUDIES.items() if study.anywhere or data.name == "office31"]
     if options.study not in there:
-        raise UsageError(f"study is {options.study!r}, want {' or '.join(there)}")
+        raise UsageError(f"study is {options.study!r}, expected {' or '.join(there)}")
     study = _STUDIES[options.study]
     methods = _ALL if options.method == ["all"] else tuple(options.method or ["scda"])
     if strange := [name for name in methods if name not in _METHODS]:
         wanted = " or ".join((*_METHODS, "all"))
-        raise UsageError(f"method is {strange[0]!r}, want {wanted}")
+        raise UsageError(f"method is {strange[0]!r}, expected {wanted}")
     if methods != ("scda",) and not study.compares:
-        raise UsageError(f"study {options.study} is of scda alone; leave out --method")
+        raise UsageError(f"study {options.study} measures scda alone; leave out --method")
     if options.figure and not study.figure:
         raise UsageError(f"study {options.study} has no figure; leave out --figure")
     if min(options.seeds, options.jobs) < 1:
-        raise UsageError(f"{options.seeds} seeds and {options.jobs} jobs; want 1 or more of each")
+        raise UsageError(
+            f"{options.seeds} seeds and {options.jobs} jobs; expected 1 or more of each"
+        )
     request = Request(
         options.root,
         options.protocol,
@@ -137,26 +139,26 @@ def _request(data: DataSet, options: argparse.Namespace) -> Request:
 
 def _line(record: Record) -> str:
     figures = {name: record[name] for name in ("os", "os_star", "hos", "k_star") if name in record}
-    told = ", ".join(f"{name} {value}" for name, value in figures.items())
+    shown = ", ".join(f"{name} {value}" for name, value in figures.items())
     name = " ".join((record["method"], record["variant"]))
-    return f"{name}, {record['task']}, seed {record['seed']}: {told}"
+    return f"{name}, {record['task']}, seed {record['seed']}: {shown}"
 
 
 def _parser(data: DataSet) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"{data.name}.py")
     add = parser.add_argument
-    add("--root", type=Path, required=True, help=f"folder of {data.layout}")
-    add("--out", type=Path, required=True, help="results, one JSON object per run; added to")
+    add("--root", type=Path, required=True, help=f"folder that holds {data.layout}")
+    add("--out", type=Path, required=True, help="results, one JSON object per run; appended to")
     add("--protocol", default=data.protocols[0], help=f"{' or '.join(data.protocols)}")
     add("--study", default="main", help=f"main (default), or {', '.join(list(_STUDIES)[1:])}")
     add("--preset", default="robust", help="robust (default) or paper")
-    add("--method", action="append", help=f"{', '.join(_METHODS)} or all; again for several")
+    add("--method", action="append", help=f"{', '.join(_METHODS)} or all; may be repeated")
     add("--backbone", help="as in `scda-adapt train`")
     add("--weights", help="file with the backbone's weights")
-    add("--tasks", nargs="+", help=f"such as {data.tasks[0]}; without it the study's own")
-    add("--rows", nargs="+", default=[], help="variants, or stress cases; without it all")
+    add("--tasks", nargs="+", help=f"names such as {data.tasks[0]}; default: those of the study")
+    add("--rows", nargs="+", default=[], help="variants, or stress cases; default: all")
     add("--seeds", type=int, default=3, help="runs of each task, seeds 0, 1, … (3)")
-    add("--figure", type=Path, help="where study ratio or tsne puts its PNG")
-    add("--cache", type=Path, default=user_cache() / "features", help="folder of features")
+    add("--figure", type=Path, help="PNG file of the studies ratio and tsne")
+    add("--cache", type=Path, default=user_cache() / "features", help="folder of cached features")
     add("--jobs", type=int, default=1, help="processes of one thread each (1)")
     return parser

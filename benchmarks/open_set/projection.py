@@ -43,7 +43,7 @@ def measure_projection(run: Run, inputs: Inputs) -> Record:
 
 def flat(features: Features, seed: int) -> Features:
     """Return t-SNE coordinates (N, 2) of features (N, D) of length 1."""
-    few = min(30.0, (len(features) - 1) / 3)  # t-SNE wants fewer neighbours than images
+    few = min(30.0, (len(features) - 1) / 3)  # t-SNE needs fewer neighbours than images
     tsne = TSNE(2, perplexity=few, init="pca", random_state=seed)
     return np.asarray(tsne.fit_transform(normalised(features)), np.float32)
 

@@ -1,4 +1,4 @@
-"""What a benchmark is, and the open-set tasks of Office-31: which images are source and target.
+"""The description of a data set, and the open-set tasks of Office-31: source and target images.
 
 The lists are read from the data set's own folders; nothing is copied.
 """
@@ -56,9 +56,9 @@ class Lists:
     """The images of one task; `truth` is for scoring alone and never reaches training."""
 
     source: tuple[Path, ...]
-    labels: tuple[int, ...]  # of the source, 0 to K - 1
+    labels: tuple[int, ...]  # classes of the source images, 0 to K - 1
     target: tuple[Path, ...]
-    truth: tuple[int, ...]  # of the target; K and above are implicit classes
+    truth: tuple[int, ...]  # classes of the target images; K and above are implicit
     num_known: int
 
 
@@ -67,11 +67,11 @@ class DataSet:
     """One benchmark: its tasks and protocols, and where the lists of a task come from."""
 
     name: str
-    layout: str  # what --root is to hold
+    layout: str  # content of the folder --root
     tasks: tuple[str, ...]
     protocols: tuple[str, ...]
-    lists: Callable[[Path, str, str], Lists]  # of root, protocol and task
-    settings: Mapping[str, Any] = field(default_factory=dict)  # changes in a preset
+    lists: Callable[[Path, str, str], Lists]  # from root, protocol and task
+    settings: Mapping[str, Any] = field(default_factory=dict)  # changes to a preset
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def task_lists(root: Path, task: str, classes: Classes) -> Lists:
         UsageError: If `root` is not Office-31, or the task is none of its six.
     """
     if task not in TASKS:
-        raise UsageError(f"task is {task!r}, want {' or '.join(TASKS)}")
+        raise UsageError(f"task is {task!r}, expected {' or '.join(TASKS)}")
     of_source, of_target = (DOMAINS[letter] for letter in task.split("-"))
     source, target = (scanned(root / name / "images", name) for name in (of_source, of_target))
     return open_set_lists(source, target, classes, of_target)
@@ -102,10 +102,10 @@ def open_set_lists(source: Files, target: Files, classes: Classes, domain: str) 
     same task built as folders, so that both ways give the same run.
 
     Args:
-        source: Of which the known classes are taken.
-        target: Of which both kinds are taken.
-        classes: Which is which; what is in neither is left out.
-        domain: The target's name in the hash.
+        source: Files of the source domain; known classes are taken from them.
+        target: Files of the target domain; known and implicit classes are taken from them.
+        classes: Names of the known and the implicit classes; all others are left out.
+        domain: Name of the target in the hash.
 
     Raises:
         UsageError: If a class has no image.

@@ -1,4 +1,4 @@
-"""The file of results: one flat JSON object per run, one per line; a run is known by its key."""
+"""The file of results: one flat JSON object per run, one per line; a key identifies a run."""
 
 import json
 from pathlib import Path
@@ -12,15 +12,15 @@ _KEY = ("method", "backbone", "weights", "preset", "protocol", "study", "variant
 
 
 def key(record: Record) -> Key:
-    """Return what makes two records the same run."""
+    """Return the key, which is equal for two records of the same run."""
     return tuple(record.get(name) for name in _KEY)
 
 
 def read(path: Path) -> list[Record]:
-    """Return the records of a file; what a killed run left torn at the end is no record.
+    """Return the records of a file; an incomplete last line of a killed run is left out.
 
     Raises:
-        UsageError: If another line is no JSON object, or the file cannot be read.
+        UsageError: If another line is not a JSON object, or the file cannot be read.
     """
     try:
         text = path.read_text("utf-8") if path.exists() else ""
@@ -45,7 +45,7 @@ def append(path: Path, record: Record) -> None:
         torn = text[end:]
         if torn and not isinstance(_parsed(torn.decode(errors="replace")), dict):
             if not torn.startswith(b'{"'):
-                raise UsageError(f"{path}: is no results file; --out would destroy it")
+                raise UsageError(f"{path}: not a results file; --out would overwrite it")
             file.seek(end)
             file.truncate()
         elif torn:
@@ -56,7 +56,7 @@ def append(path: Path, record: Record) -> None:
 def _record(path: Path, number: int, line: str) -> Record:
     record = _parsed(line)
     if not isinstance(record, dict):
-        raise UsageError(f"{path}: line {number} is no JSON object; is it a results file?")
+        raise UsageError(f"{path}: line {number} is not a JSON object; expected a results file")
     return record
 
 

@@ -32,7 +32,7 @@ REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # nats
 
 @dataclass(frozen=True)
 class Run:
-    """What is to be done; `name` holds the fields that tell it from every other run."""
+    """One run to carry out; `name` holds the fields that identify it."""
 
     name: Record
     lists: Lists
@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What training sees: features of both domains, labels of the source."""
+    """The inputs of training: features of both domains, labels of the source."""
 
     source: Labelled
     target: Tensor  # (N, D_backbone)
@@ -49,14 +49,14 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training left behind."""
+    """The outputs of training."""
 
     probabilities: Features  # (N, C) of the target
     features: Features  # (N, D), F's output
     rounds: list[Labels]  # predictions (N,) after pre-training and after every round
     k_rounds: list[int]  # outputs beyond the known ones; 1 after pre-training
     findings: list[Finding]
-    seconds: float  # of the processor: other programs on the machine do not count
+    seconds: float  # processor time: other programs on the machine do not count
 
 
 def one_thread() -> None:
@@ -66,14 +66,14 @@ def one_thread() -> None:
 
 
 def measure(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run; the truth is looked at after training has ended."""
+    """Return the record of a run; the truth is read after training has ended."""
     with threadpool_limits(1):
         trained = train(inputs, run.config)
     return {**run.name, **scores(trained, np.array(run.lists.truth), run.lists.num_known)}
 
 
 def train(inputs: Inputs, config: TrainConfig) -> Trained:
-    """Adapt, and keep what every round predicts."""
+    """Adapt, and keep the predictions of every round."""
     started = time.process_time()
     num_known = int(inputs.source.labels.max()) + 1
     rounds: list[Labels] = []
@@ -92,7 +92,7 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
 
 
 def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
-    """Return every field that a run measures; shares in percent."""
+    """Return every measured field of a run; shares in percent."""
     predicted = trained.rounds[-1]
     implicit = np.unique(truth[truth >= num_known])
     scored = Scored(
@@ -150,7 +150,7 @@ def percent(share: float) -> float:
 
 
 def name(config: TrainConfig, **fields: str | int) -> Record:
-    """Return the fields that tell a run from every other."""
+    """Return the fields that identify a run."""
     of_config = {field: getattr(config, field) for field in ("backbone", "preset", "seed")}
     weights = {"weights": _digest(Path(config.weights))} if config.weights else {}
     return {"method": "scda", **of_config, **weights, **fields}

@@ -1,7 +1,7 @@
-"""Targets and sources that are not like the benchmark: does the program know when it fails?
+"""Targets and sources unlike the benchmark, to see whether the status of a run reports failures.
 
-A case picks classes, then treats the image lists. It may look at the truth, since it stands for
-how a target happens to be; training sees what is left of the lists and never the truth.
+A case picks classes, then treats the image lists. It may read the truth, since it stands for
+what a target happens to be; training sees what is left of the lists and never the truth.
 """
 
 import dataclasses

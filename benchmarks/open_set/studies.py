@@ -1,4 +1,4 @@
-"""The runs of the main study, of the ablations and of the study of how much is new."""
+"""The runs of the main study, of the ablations, and of the study of the share of new classes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from scda.models.errors import UsageError
 _TRUE_K = 11  # implicit classes of both protocols
 _FEWEST_IMPLICIT = 2  # of the study of ratios
 
-# scda as it is and without asking whether anything is new: what each changes in the preset.
+# scda, and scda without the decision whether anything is new: what each changes in the preset.
 OWN: dict[str, dict[str, Any]] = {"scda": {}, "scda_yes": {"novel": "yes"}}
 
 # One row is one line: its name, and what it changes in the preset.
@@ -50,7 +50,7 @@ ABLATIONS: list[tuple[str, dict[str, Any]]] = [
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     root: Path
     protocol: str
@@ -59,13 +59,13 @@ class Request:
     tasks: tuple[str, ...]
     seeds: int
     cache: Path
-    rows: tuple[str, ...] = ()  # variants, or what stands before their `/`; empty takes all
+    rows: tuple[str, ...] = ()  # variants, or their part before the `/`; empty takes all
     methods: tuple[str, ...] = ("scda",)
     data: DataSet = OFFICE31
     options: Mapping[str, Any] = field(default_factory=dict)  # changes in the preset
 
     def wants(self, variant: str) -> bool:
-        """Return whether a variant is asked for."""
+        """Return whether a variant is among the rows to run."""
         return not self.rows or variant in self.rows or variant.split("/")[0] in self.rows
 
     def config(self, seed: int, **overrides: Any) -> TrainConfig:
@@ -140,22 +140,22 @@ def _of_methods(
 
 
 def check(request: Request) -> None:
-    """Refuse what is no protocol or no task, what is named twice, and presets that fine-tune.
+    """Refuse unknown protocols and tasks, names given twice, and presets that fine-tune.
 
     Raises:
-        UsageError: If it is so.
+        UsageError: If the request is one of these.
     """
     if request.protocol not in request.data.protocols:
         wanted = " or ".join(request.data.protocols)
-        raise UsageError(f"protocol is {request.protocol!r}, want {wanted}")
+        raise UsageError(f"protocol is {request.protocol!r}, expected {wanted}")
     for task in request.tasks:
         if task not in request.data.tasks:
-            raise UsageError(f"task is {task!r}, want {' or '.join(request.data.tasks)}")
+            raise UsageError(f"task is {task!r}, expected {' or '.join(request.data.tasks)}")
     if request.config(0).finetune != "none":
         raise UsageError(
             f"preset {request.preset} trains the backbone; these studies are on frozen features: "
-            "want robust or paper"
+            "expected robust or paper"
         )
     for kind, names in (("tasks", request.tasks), ("methods", request.methods)):
         if len(set(names)) < len(names):
-            raise UsageError(f"{kind} are {' '.join(names)}, want each once")
+            raise UsageError(f"{kind} are {' '.join(names)}, expected each once")

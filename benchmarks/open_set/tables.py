@@ -196,7 +196,7 @@ def beside_published(records: Sequence[Record]) -> str:
     ours = [with_deviation(records, field) for field in _PUBLISHED]
     tasks = len(grouped(records, "task"))
     some = "" if tasks == published.tasks else f", {tasks} of {published.tasks} tasks"
-    method = f"ours, preset {first['preset']}"
+    method = f"scda, preset {first['preset']}"
     rows = [[method, f"{first['backbone']}, frozen", f"{first['protocol']}{some}", *ours]]
     for row in published.rows:
         cells = (plain(getattr(row, field)) for field in _PUBLISHED)
@@ -206,11 +206,9 @@ def beside_published(records: Sequence[Record]) -> str:
 
 def rejection_table(records: Sequence[Record]) -> str:
     """Return OS* and UNK, means over tasks, one column per value of the option."""
-    rows = []
-    for place, share in enumerate(("OS*", "UNK")):
-        means = rejection_means(records, place)
-        rows.append([share, *(plain(value) for value in means.values())])
-    return markdown(["unknown_logit_bias", *means], rows)
+    star, unknown = (rejection_means(records, place) for place in (0, 1))
+    rows = [["OS*", *map(plain, star.values())], ["UNK", *map(plain, unknown.values())]]
+    return markdown(["`unknown_logit_bias`", *star], rows)
 
 
 def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:

@@ -15,7 +15,7 @@ class Answer:
 
     @property
     def passes(self) -> bool:
-        """Whether the figure keeps to its bar."""
+        """Whether the figure meets its bar."""
         return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
 
     def __str__(self) -> str:

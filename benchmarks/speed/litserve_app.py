@@ -1,4 +1,4 @@
-"""A bundle behind LitServe: the same file reading, preprocessing, model and answer as ours.
+"""A bundle behind LitServe: the same file reading, preprocessing, model and answer as scda.
 
 python -m benchmarks.speed.litserve_app BUNDLE PORT WORKERS THREADS
 """
@@ -19,10 +19,10 @@ _BATCH, _WAIT_SECONDS = 16, 0.005
 
 
 class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
-    """What LitServe wants written: a file's bytes to an answer."""
+    """The interface of LitServe: from the bytes of a file to an answer."""
 
     def __init__(self, bundle: Path, threads: int, **options: Any) -> None:
-        """Remember what to load; `setup` loads it, in the worker."""
+        """Keep what `setup` loads in the worker."""
         super().__init__(**options)
         self._bundle, self._threads = bundle, threads
 

@@ -1,4 +1,4 @@
-"""Load on a server: clients that send files and keep their connections, and what it took them."""
+"""Load on a server: clients that send files over open connections, and their latencies."""
 
 import asyncio
 import itertools
@@ -13,11 +13,11 @@ import aiohttp
 
 @dataclass(frozen=True)
 class Load:
-    """What one spell of load measured."""
+    """Measurements of one spell of load."""
 
     latencies: tuple[float, ...]  # seconds, one per answer
     seconds: float  # from the first request to the last answer
-    client_seconds: float  # of processor time that the clients took
+    client_seconds: float  # processor time of the clients
 
     @property
     def rate(self) -> float:
@@ -25,7 +25,7 @@ class Load:
         return len(self.latencies) / self.seconds
 
     def quantile(self, share: float) -> float:
-        """Return the latency, in seconds, that `share` of the answers kept to."""
+        """Return the latency, in seconds, that `share` of the answers did not exceed."""
         return sorted(self.latencies)[
             min(len(self.latencies) - 1, int(share * len(self.latencies)))
         ]
@@ -37,11 +37,11 @@ def keep_busy(
     """Let each client send its next file as soon as it has its answer.
 
     Args:
-        url: Of the route.
-        field: The form's field for the file.
-        files: Sent in turn.
-        clients: Each with a connection of its own.
-        seconds: After them no request begins.
+        url: Address of the route.
+        field: Name of the form field for the file.
+        files: Contents of the files, sent in turn.
+        clients: Number of clients, each with its own connection.
+        seconds: Time after which no request begins.
     """
     return asyncio.run(_keep_busy(url, field, files, clients, seconds))
 
@@ -63,19 +63,19 @@ async def _keep_busy(
 
 
 def at_even_paces(clients: int, *, rate: float, seconds: float) -> list[float]:
-    """Return moments at which so many clients ask, `rate` per second together.
+    """Return moments at which the clients send, `rate` per second together.
 
-    Each keeps to its own even pace, whatever the others do; where they begin is chance.
+    Each keeps its own even pace, whatever the others do; its beginning is random.
     """
-    chance, pace = random.Random(0), clients / rate
-    begins = [chance.uniform(0, pace) for _ in range(clients)]
+    rng, pace = random.Random(0), clients / rate
+    begins = [rng.uniform(0, pace) for _ in range(clients)]
     return sorted(b + pace * i for b in begins for i in range(int((seconds - b) / pace)))
 
 
 def at_random(*, rate: float, seconds: float) -> list[float]:
-    """Return moments that know nothing of each other, `rate` per second on average (Poisson)."""
-    chance, moments, moment = random.Random(0), list[float](), 0.0
-    while (moment := moment + chance.expovariate(rate)) < seconds:
+    """Return independent moments, `rate` per second on average (Poisson)."""
+    rng, moments, moment = random.Random(0), list[float](), 0.0
+    while (moment := moment + rng.expovariate(rate)) < seconds:
         moments.append(moment)
     return moments
 
@@ -83,8 +83,8 @@ def at_random(*, rate: float, seconds: float) -> list[float]:
 def arrive(url: str, field: str, files: Sequence[bytes], moments: Sequence[float]) -> Load:
     """Send files at given moments, in seconds from now, whether or not answers come.
 
-    A latency counts from the moment planned: a server that stalls cannot make its clients wait
-    with asking, and so hide it.
+    A latency counts from the moment planned: a server that stalls cannot delay its clients
+    and so hide it.
     """
     return asyncio.run(_arrive(url, field, files, moments))
 
@@ -112,7 +112,7 @@ async def _measured(latencies: list[float], work: Sequence[Coroutine[None, None,
 
 @asynccontextmanager
 async def _session(connections: int) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a session of so many connections at most; 0 sets no limit."""
+    """Yield a session with a largest number of connections; 0 sets no limit."""
     connector = aiohttp.TCPConnector(limit=connections)
     async with aiohttp.ClientSession(connector=connector, raise_for_status=True) as session:
         yield session

@@ -1,4 +1,4 @@
-"""A server as a process of its own: from its start until it answers, to its end."""
+"""A server as a process: its start, until it answers, and its end."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ class Server:
     """A server that is ready."""
 
     process: psutil.Popen
-    url: str  # of its root, without the last slash
+    url: str  # address of its root, without the last slash
 
     @property
     def rss_bytes(self) -> int:
@@ -33,12 +33,12 @@ class Server:
 
     @property
     def processes(self) -> list[psutil.Process]:
-        """The process started, and all that came of it."""
+        """The started process and its descendants."""
         return [self.process, *self.process.children(recursive=True)]
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Let it run in this block only: some servers take processor time while nobody asks."""
+        """Resume it in this block only: some servers take processor time without requests."""
         for process in self.processes:
             process.resume()
         try:
@@ -47,7 +47,7 @@ class Server:
             self.rest()
 
     def rest(self) -> None:
-        """Stop all its processes where they stand."""
+        """Suspend all its processes."""
         for process in self.processes:
             process.suspend()
 
@@ -77,7 +77,7 @@ def litserve(bundle: Path, *, workers: int, threads: int) -> Iterator[Server]:
 def started(
     argv: Sequence[str], environment: Mapping[str, str], port: int, *, ready: str
 ) -> Iterator[Server]:
-    """Run a server until the block ends; its output is shown if it never gets ready."""
+    """Run a server until the block ends; its output is shown if it does not become ready."""
     with tempfile.TemporaryFile() as log:
         process = psutil.Popen(list(argv), env=dict(environment), stdout=log, stderr=log)
         server = Server(process, f"http://127.0.0.1:{port}")
@@ -117,6 +117,6 @@ def _end(server: Server) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens at."""
+    """Return a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from benchmarks.label_memory import make_pictures, measured
+from benchmarks.label_memory import make_images, measured
 from scda.models.folders import walk
 from scda.models.images import read_file
 from tests.bundles import make_bundle
@@ -9,7 +9,7 @@ from tests.bundles import make_bundle
 def test_every_picture_is_measured(tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path / "bundle")
     (tmp_path / "images").mkdir()
-    make_pictures(tmp_path / "images", 210)
+    make_images(tmp_path / "images", 210)
     paths = list(walk(tmp_path / "images"))
     assert len(paths) == 210
     assert len({path.read_bytes() for path in paths}) == 200

@@ -68,7 +68,7 @@ def test_office_home_has_twelve_tasks_and_its_own_k_max(root: Path, tmp_path: Pa
 def test_another_folder_is_not_office_home(tmp_path: Path) -> None:
     for domain in ("Art", "Real World"):
         folders(tmp_path / domain, {"Bed": 1})
-    with pytest.raises(UsageError, match="Art has 1 class folders, want 65"):
+    with pytest.raises(UsageError, match="Art has 1 class folders, expected 65"):
         officehome.task_lists(tmp_path, officehome.PROTOCOL, "Ar-Rw")
 
 
@@ -121,7 +121,7 @@ def test_a_class_that_is_to_be_merged_must_be_there() -> None:
 def test_part_of_domainnet_is_not_domainnet(root: Path, tmp_path: Path) -> None:
     (tmp_path / "OfficeHome").symlink_to(root / "OfficeHome")
     folders(tmp_path / "DomainNet" / "real", {**dict.fromkeys(domainnet.MERGED, 1), "bat": 1})
-    with pytest.raises(UsageError, match="65 known and 1 implicit classes, want 65 and 297"):
+    with pytest.raises(UsageError, match="65 known and 1 implicit classes, expected 65 and 297"):
         domainnet.task_lists(tmp_path, domainnet.PROTOCOL, "Ar-Rw")
 
 
@@ -167,6 +167,6 @@ def test_a_study_of_office_31_is_refused(
 ) -> None:
     given = ["--root", str(root), "--out", str(tmp_path / "out.jsonl"), "--study", "stress"]
     assert domainnet.main(given) == 2
-    assert "domainnet: study is 'stress', want main" in capsys.readouterr().err
+    assert "domainnet: study is 'stress', expected main" in capsys.readouterr().err
     assert officehome.main([*given[:4], "--tasks", "Ar-Ar"]) == 2
-    assert "officehome: task is 'Ar-Ar', want Ar-Cl or" in capsys.readouterr().err
+    assert "officehome: task is 'Ar-Ar', expected Ar-Cl or" in capsys.readouterr().err

@@ -55,5 +55,5 @@ def test_a_missing_class_is_named(tmp_path: Path) -> None:
 
 
 def test_an_unknown_task_is_refused(office31: Path) -> None:
-    with pytest.raises(UsageError, match="task is 'A-A', want A-D or A-W"):
+    with pytest.raises(UsageError, match="task is 'A-A', expected A-D or A-W"):
         task_lists(office31, "A-A", PROTOCOLS["P1"])

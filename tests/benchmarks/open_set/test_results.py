@@ -37,7 +37,7 @@ def test_a_last_record_without_line_feed_is_kept(tmp_path: Path) -> None:
 def test_what_is_no_results_file_is_not_destroyed(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("remember the milk")
-    with pytest.raises(UsageError, match="would destroy it"):
+    with pytest.raises(UsageError, match="would overwrite it"):
         results.append(path, {"seed": 2})
     assert path.read_text() == "remember the milk"
 
@@ -46,7 +46,7 @@ def test_what_is_no_results_file_is_not_destroyed(tmp_path: Path) -> None:
 def test_another_file_is_refused(tmp_path: Path, line: str) -> None:
     path = tmp_path / "out.jsonl"
     path.write_text(f'{{"seed": 0}}\n{line}\n{{"seed": 1}}\n')
-    with pytest.raises(UsageError, match="line 2 is no JSON object"):
+    with pytest.raises(UsageError, match="line 2 is not a JSON object"):
         results.read(path)
 
 

@@ -70,7 +70,7 @@ def test_published_rows_name_their_backbone_and_split() -> None:
         | dict.fromkeys(("os", "os_star", "unk_pooled", "hos", "k_star"), 90.0)
     ]
     lines = tables.beside_published(ours).splitlines()
-    assert lines[2].startswith("| ours, preset robust | net, frozen | P1, 1 of 6 tasks | 90.0 |")
+    assert lines[2].startswith("| scda, preset robust | net, frozen | P1, 1 of 6 tasks | 90.0 |")
     cells = lines[3].split(" | ")
     assert cells[0] == "| SCDA (the paper)"
     assert cells[1] == "ResNet-50, fine-tuned"
@@ -100,7 +100,7 @@ def test_every_data_set_stands_beside_its_own_published_figures() -> None:
     )
     ours |= dict.fromkeys(("os", "os_star", "unk_pooled", "hos", "k_star"), 70.0)
     lines = tables.beside_published([ours]).splitlines()
-    assert lines[2].startswith("| ours, preset robust | net, frozen | 25/40, 1 of 12 tasks |")
+    assert lines[2].startswith("| scda, preset robust | net, frozen | 25/40, 1 of 12 tasks |")
     cells = lines[3].split(" | ")
     assert cells[2:4] == ["25/40, SCDA's table", "74.3"]
     assert "(the paper: 6.1)" in tables.k_errors([ours])
