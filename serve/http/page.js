@@ -1,9 +1,9 @@
 "use strict";
-// The start: who may enter, and the ways to give an image.
+// Starts the page: asks for the key if one is needed, and takes images.
 
-let limits = null; // of the server
-let given = null; // the last image, asked again once a key is there
-let asked = null; // what aborts the question under way
+let limits = null; // limits of the server
+let given = null; // the last image, sent again once there is a key
+let asked = null; // aborts the running request
 
 async function enter() {
   try {
@@ -13,10 +13,10 @@ async function enter() {
   } catch (error) {
     return complain(error);
   }
-  const wasAsked = !$("door").hidden;
+  const wasAsked = !$("key-form").hidden;
   refuse("");
-  $("door").hidden = true;
-  $("room").hidden = false;
+  $("key-form").hidden = true;
+  $("content").hidden = false;
   $("forget").hidden = !sessionStorage.getItem(KEY);
   if (given) give(given);
   if (wasAsked) $("drop").focus();
@@ -30,8 +30,8 @@ function complain(error) {
 
 function lock() {
   sessionStorage.removeItem(KEY);
-  $("forget").hidden = $("room").hidden = true;
-  $("door").hidden = false;
+  $("forget").hidden = $("content").hidden = true;
+  $("key-form").hidden = false;
   $("key").value = "";
   $("key").focus();
 }
@@ -42,32 +42,32 @@ async function give(file) {
   given = file;
   showGiven(file);
   refuse("");
-  $("room").setAttribute("aria-busy", "true");
+  $("content").setAttribute("aria-busy", "true");
   try {
     if (file.size > limits.max_bytes)
       throw new Error(`${file.size.toLocaleString("en")} bytes, at most ${limits.max_bytes.toLocaleString("en")} are read`);
     const answer = await askNearest(file, mine.signal);
     if (mine === asked) showAnswer(answer);
   } catch (error) {
-    if (mine !== asked) return; // another image was given meanwhile
-    showResults(false); // an answer beside another picture would be a lie
+    if (mine !== asked) return; // another image has been given since
+    showResults(false); // the old answer does not belong to this image
     complain(error);
   } finally {
     if (mine === asked) {
-      $("room").removeAttribute("aria-busy");
-      invite("Drop, paste or choose another");
+      $("content").removeAttribute("aria-busy");
+      invite("Drop, paste or choose another image");
     }
   }
 }
 
 function giveOne(files) {
-  if ($("room").hidden) return;
+  if ($("content").hidden) return;
   if (files.length === 1) give(files[0]);
-  else refuse(files.length ? `Got ${files.length} files; want one image.` : "Got no file; want an image file.");
+  else refuse(files.length ? `Got ${files.length} files; expected one image.` : "Got no file; expected an image file.");
 }
 
 $("picture").addEventListener("error", () => {
-  $("picture").hidden = true; // a format that the server may read all the same
+  $("picture").hidden = true; // the browser cannot show this format; the server may still read it
 });
 $("drop").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => {
@@ -78,7 +78,7 @@ document.addEventListener("paste", (event) => {
   if (event.clipboardData.files.length) giveOne(event.clipboardData.files);
 });
 document.addEventListener("dragover", (event) => {
-  event.preventDefault(); // else the browser would leave the page for the image
+  event.preventDefault(); // otherwise the browser opens the image in place of the page
   document.body.classList.add("over");
 });
 document.addEventListener("dragleave", (event) => {
@@ -89,7 +89,7 @@ document.addEventListener("drop", (event) => {
   document.body.classList.remove("over");
   giveOne(event.dataTransfer.files);
 });
-$("door").addEventListener("submit", (event) => {
+$("key-form").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, $("key").value.trim());
   enter();

@@ -4,7 +4,7 @@ from fastapi import FastAPI
 
 from scda.serve.web.assets import serve_assets
 
-_LOADED = ("theme.css", "page.css", "page_api.js", "page_render.js", "page.js")
+_LOADED = ("theme.css", "page.css", "status.js", "page_api.js", "page_render.js", "page.js")
 _ASSETS = {"/": "page.html", **{f"/{name}": name for name in _LOADED}}
 PUBLIC = frozenset(_ASSETS)  # paths without secrets; the page itself asks for the key
 

@@ -1,8 +1,9 @@
 "use strict";
-// What the page shows: the model, the image that was given, the answer, or why there is none.
+// Shows the model, the given image, and the answer or the error.
 
-const TYPICAL = 12; // pictures of the nearest class
-const FEW = 4; // of each other class
+const TYPICAL = 12; // images of the nearest class
+const FEW = 4; // images of each other class
+const NEAREST_TITLE = $("h-nearest");
 
 const percent = (share) => `${(100 * share).toFixed(1)}%`;
 
@@ -10,10 +11,12 @@ function showModel(card) {
   const found = card.classes.filter((info) => info.kind === "discovered").length;
   const known = card.classes.length - found;
   $("model").textContent = `${known} known and ${found} discovered classes · model ${card.model_id}`;
+  $("status").textContent = statusSentence(card.status);
+  $("status").hidden = !$("status").textContent;
 }
 
 function showGiven(file) {
-  invite("Asking …");
+  invite("Classifying …");
   URL.revokeObjectURL($("picture").src);
   $("picture").src = URL.createObjectURL(file);
   $("picture").hidden = false;
@@ -32,19 +35,20 @@ function showAnswer({ prediction, classes, images }) {
   const { label, kind, outlier } = prediction;
   $("refused").hidden = true;
   $("label").textContent = label;
-  const sure = `${percent(prediction.confidence)} sure`;
-  $("kind").replaceChildren(...chips(kind, outlier && "outlier: far from every class", sure));
+  const confidence = `${percent(prediction.confidence)} confidence`;
+  $("kind").replaceChildren(...chips(kind, outlier && "outlier: far from every class", confidence));
   $("top").replaceChildren(...prediction.top.map(bar));
   $("doubt").textContent =
-    `${outlier ? "" : "no outlier · "}margin ${prediction.margin.toFixed(3)} · ` +
+    `${outlier ? "" : "not an outlier · "}margin ${prediction.margin.toFixed(3)} · ` +
     `entropy ${prediction.entropy.toFixed(3)} nats`;
   const cards = classes.map((near, place) => classCard(near, prediction.class_id, place ? FEW : TYPICAL));
-  $("nearest").replaceChildren($("h-nearest"), ...cards.slice(0, 1));
+  cards[0]?.prepend(NEAREST_TITLE);
+  $("nearest").replaceChildren(...cards.slice(0, 1));
   $("others").replaceChildren(...cards.slice(1));
   $("images").replaceChildren(...images.map(imageLine));
   showResults(true);
   $("others").parentElement.hidden = cards.length < 2;
-  $("alike").hidden = images.length === 0; // a bundle may be made without neighbours
+  $("alike").hidden = images.length === 0; // the bundle may lack the features of the target images
   $("said").textContent = `${label}, ${kind}, ${percent(prediction.confidence)}${outlier ? ", an outlier" : ""}`;
 }
 
@@ -62,12 +66,12 @@ function bar(entry) {
 function classCard(near, answered, count) {
   const card = $("card").content.firstElementChild.cloneNode(true);
   card.querySelector("h3").textContent = near.label;
-  const place = near.class_id === answered && "the answer";
+  const place = near.class_id === answered && "predicted";
   card.querySelector(".chips").append(...chips(near.kind, null, `distance ${near.distance.toFixed(3)}`, place));
   card.querySelector(".pictures").append(...near.exemplars.slice(0, count).map((address, number) => {
     const image = document.createElement("img");
     image.alt = `typical image ${number + 1} of ${near.label}`;
-    fill(image, address).catch(() => {}); // its text stands in its place
+    fill(image, address).catch(() => {}); // the browser shows the alternative text
     return image;
   }));
   return card;

@@ -25,7 +25,8 @@ from scda.serve.web.assets import serve_assets
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
 _SCRIPTS = ("api", "cards", "actions", "images", "keys")
-_LOADED = ("theme.css", "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
+_SHARED = ("theme.css", "status.js")
+_LOADED = (*_SHARED, "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
 _ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
 _CACHED = {"Cache-Control": "private, max-age=3600"}  # the images of a bundle never change
 

@@ -1,5 +1,5 @@
 "use strict";
-// The start: what the fixed parts of the page do, and the first look at the state.
+// Starts the page: connects its fixed parts, and loads the state.
 
 $("undo").addEventListener("click", undo);
 $("help").addEventListener("click", () => $("keys").showModal());
@@ -20,7 +20,7 @@ document.addEventListener("visibilitychange", () => document.hidden || fetchStat
 window.addEventListener("focus", fetchState);
 window.addEventListener("beforeunload", (event) => {
   const names = [...document.querySelectorAll(".card .name input")];
-  if (names.some((name) => name.value !== (name.dataset.saved ?? ""))) event.preventDefault(); // it asks
+  if (names.some((name) => name.value !== (name.dataset.saved ?? ""))) event.preventDefault(); // the browser asks before it leaves
 });
 setInterval(() => document.hidden || fetchState(), POLL_MS);
 fetchState().then(() => visible()[0]?.focus({ preventScroll: true }));

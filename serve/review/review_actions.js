@@ -1,5 +1,5 @@
 "use strict";
-// What a person says of classes: name, merge, drop, restore, undo.
+// The edits of classes: name, merge, drop, restore, undo.
 
 const classOf = (id) => state.classes.find((info) => info.class_id === id);
 
@@ -8,7 +8,7 @@ function standing(id) {
   return info && !info.merged_into && !info.dropped;
 }
 
-const saving = new Map(); // class id → what is under way: Enter and leaving a field both save
+const saving = new Map(); // class id → the running request: both Enter and leaving the field save
 
 function saveName(id) {
   if (!saving.has(id)) saving.set(id, sendName(id).finally(() => saving.delete(id)));
@@ -20,8 +20,8 @@ async function sendName(id) {
   const label = name.value;
   if (label.trim() === name.dataset.saved) return true;
   const holder = state.classes.find((info) => info.label === label.trim() && standing(info.class_id));
-  if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name taken away")) {
-    if (name.value === label) name.value = name.dataset.saved; // as it is kept, without space around it
+  if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name removed")) {
+    if (name.value === label) name.value = name.dataset.saved; // as it was saved, without surrounding space
     return true;
   }
   if (holder && holder.class_id !== id) offerMerge(holder, id);
@@ -31,12 +31,12 @@ async function sendName(id) {
 function offerMerge(holder, id) {
   const ids = classOf(id).kind === "known" ? [id, holder.class_id] : [holder.class_id, id];
   const yes = button("Merge the two", () => merge(ids));
-  const no = button("No, another name", () => {
+  const no = button("Choose another name", () => {
     $("refused").hidden = true;
     edit(id);
   });
-  refuse(`There is a class ${holder.label} already. Is ${id} the same thing?`, [yes, no]);
-  const at = document.activeElement; // who went on to the next name must not merge with the next key
+  refuse(`A class named ${holder.label} exists already. Does ${id} show the same thing?`, [yes, no]);
+  const at = document.activeElement; // a person who is already typing the next name must not merge by accident
   if (at === document.body || cards.get(id).contains(at)) yes.focus();
 }
 
@@ -44,7 +44,7 @@ async function merge(ids) {
   const [into] = ids;
   for (const id of ids) {
     const name = cards.get(id).querySelector(".name input");
-    name.value = name.dataset.saved; // the name of a class that goes is typed for nothing
+    name.value = name.dataset.saved; // the name of a merged class is not needed
   }
   if (await order("merge", { class_ids: ids }, `merged ${ids.length} classes`)) {
     marked = [];
@@ -53,7 +53,7 @@ async function merge(ids) {
   }
 }
 
-async function isReally(id, select) {
+async function mergeInto(id, select) {
   const into = select.value;
   select.value = "";
   if (into) await merge([into, id]);
@@ -73,7 +73,6 @@ async function undo() {
   if (did) await order("undo", { version: state.version }, `undid: ${did}`);
 }
 
-
 function toggleMark(id) {
   if (!standing(id)) return;
   marked = marked.includes(id) ? marked.filter((other) => other !== id) : [...marked, id];
@@ -81,7 +80,7 @@ function toggleMark(id) {
 }
 
 function showMarked() {
-  // A known class is what the others really are, whenever it was marked.
+  // A known class is the one to merge into, in whatever order the classes were selected.
   marked.sort((one, two) => (classOf(two).kind === "known") - (classOf(one).kind === "known"));
   for (const [id, card] of cards) {
     card.classList.toggle("marked", marked.includes(id));
@@ -90,6 +89,6 @@ function showMarked() {
   $("mergebar").hidden = marked.length === 0;
   if (!marked.length) return;
   const into = classOf(marked[0]).label;
-  $("marked").textContent = `${marked.length} marked; all become ${into}`;
+  $("marked").textContent = `${marked.length} selected; merge into ${into}`;
   $("merge").disabled = marked.length < 2;
 }

@@ -1,16 +1,17 @@
 "use strict";
-// Talking to the server: what may be said is decided there; this page sends orders and shows the state.
+// Requests to the server, which decides what is allowed; the page sends edits and shows the state.
 
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 3000;
-const cards = new Map(); // class id → its card; cards are changed in place, so that typing stays
+const NO_ANSWER = "The review server does not answer; check that scda-adapt review is still running.";
+const cards = new Map(); // class id → its card; cards are updated in place, so that text being typed stays
 let state = null;
-let marked = []; // class ids, the first one stays when they are merged
-let gallery = null; // { id, start } of the open image dialog: its class, and the images it has
+let marked = []; // selected class ids; the others are merged into the first
+let gallery = null; // { id, start } of the open image dialog: its class and the number of loaded images
 
-let orders = 0; // begun and ended: a state that was asked for before one of them may be old
-let queue = Promise.resolve(); // orders go one after the other, in the order they were given
-let missing = ""; // what the last look at the state complained of
+let orders = 0; // started and finished edits: a state requested before one of them may be outdated
+let queue = Promise.resolve(); // edits are sent one after the other, in their order
+let missing = ""; // the error of the last request for the state
 
 async function fetchState() {
   const before = orders;
@@ -20,14 +21,14 @@ async function fetchState() {
     body = await response.json();
     if (!response.ok) problem = body.error;
   } catch {
-    problem = "The review program does not answer; is it still running?";
+    problem = NO_ANSWER;
   }
   if (before !== orders) return;
   complain(problem);
   if (!problem && (!state || body.version !== state.version)) show(body);
 }
 
-/** Says what a look complained of until a look goes well; what an order said, and an offer, stay. */
+/** Shows the error of a state request until one succeeds; errors of edits, and offers, stay. */
 function complain(problem) {
   const text = $("refused").querySelector("p").textContent;
   const ours = $("refused").hidden || text === missing;
@@ -57,7 +58,7 @@ async function send(action, fields, said) {
     });
     body = await response.json();
   } catch {
-    refuse("Not saved: the review program does not answer. What you typed is still here.");
+    refuse(`Not saved. ${NO_ANSWER} Your text is still here.`);
     return false;
   }
   if (!response.ok) {

@@ -1,5 +1,5 @@
 "use strict";
-// One card per class, changed in place, so that what is being typed stays.
+// One card per class, updated in place, so that text being typed stays.
 
 function show(next) {
   state = next;
@@ -23,11 +23,9 @@ function show(next) {
 }
 
 function showNotes() {
-  const odd = state.status.filter((word) => word !== "ok");
-  const notes = odd.length ? [`Training said: ${odd.join(", ")}. Look at the pictures with that in mind.`] : [];
-  if (state.why_no_images) notes.push(`Only the typical images can be seen: ${state.why_no_images}.`);
-  $("notes").textContent = notes.join(" ");
-  $("notes").hidden = !notes.length;
+  const missing = state.why_no_images && `Only the typical images can be shown: ${state.why_no_images}.`;
+  $("notes").textContent = [statusSentence(state.status), missing].filter(Boolean).join(" ");
+  $("notes").hidden = !$("notes").textContent;
 }
 
 function historyLine(change) {
@@ -43,12 +41,12 @@ function makeCard(info) {
   card.querySelector(".pictures").replaceChildren(...pictures(info, info.pictures));
   const name = card.querySelector(".name input");
   name.setAttribute("aria-label", `name of ${id}`);
-  name.placeholder = `name of ${id}`;
+  name.placeholder = `Name of ${id}`;
   name.addEventListener("keydown", (event) => onNameKey(event, id));
   name.addEventListener("change", () => saveName(id));
   card.querySelector(".mark input").addEventListener("change", () => toggleMark(id));
-  card.querySelector(".mark span").textContent = `mark ${id} for merging`;
-  card.querySelector(".really").addEventListener("change", (event) => isReally(id, event.target));
+  card.querySelector(".mark span").textContent = `select ${id} for merging`;
+  card.querySelector(".merge-into").addEventListener("change", (event) => mergeInto(id, event.target));
   card.querySelector(".all").addEventListener("click", () => openImages(id));
   card.querySelector(".drop").addEventListener("click", () => drop(id));
   card.querySelector(".restore").addEventListener("click", () => restore(id));
@@ -61,9 +59,9 @@ function update(card, info) {
   const name = card.querySelector(".name input");
   const label = info.named || info.kind === "known" ? info.label : "";
   const before = name.dataset.saved ?? "";
-  if (name.value === before) name.value = label; // else it is being typed in
+  if (name.value === before) name.value = label; // otherwise somebody is typing in it
   else if (label && label !== before && label !== name.value.trim())
-    say(`${info.class_id} was named ${label} elsewhere; Enter puts your name in its place`);
+    say(`${info.class_id} was named ${label} elsewhere; press Enter to use your name instead`);
   name.dataset.saved = label;
   card.setAttribute("aria-label", info.label);
   card.querySelector(".facts").textContent = facts(info);
@@ -75,7 +73,7 @@ function update(card, info) {
   card.querySelector(".drop").hidden = info.dropped || info.kind === "known";
   card.querySelector(".mark").hidden = info.dropped;
   card.querySelector(".all").hidden = Boolean(state.why_no_images);
-  fillReally(card.querySelector(".really"), info);
+  fillMergeChoices(card.querySelector(".merge-into"), info);
   place(card, info);
 }
 
@@ -92,8 +90,8 @@ function place(card, info) {
 
 function facts(info) {
   const near = state.classes.find((other) => other.class_id === info.nearest_known);
-  const parts = [info.class_id, `${info.size} images`, `confidence ${info.confidence.toFixed(2)}`];
-  if (near) parts.push(`nearest known: ${near.label}`);
+  const parts = [info.class_id, `${info.size} images`, `mean confidence ${info.confidence.toFixed(2)}`];
+  if (near) parts.push(`nearest known class: ${near.label}`);
   return parts.join(" · ");
 }
 
@@ -110,20 +108,20 @@ function pictures(info, count) {
 function memberLine(info) {
   const line = document.createElement("li");
   const text = document.createElement("span");
-  text.textContent = `with ${info.label} · ${info.size} images`;
+  text.textContent = `merged: ${info.label} · ${info.size} images`;
   const strip = document.createElement("div");
   strip.className = "pictures";
   strip.replaceChildren(...pictures(info, Math.min(4, info.pictures)));
-  line.append(text, button("Take out", () => restore(info.class_id)), strip);
+  line.append(text, button("Separate", () => restore(info.class_id)), strip);
   return line;
 }
 
-function fillReally(select, info) {
+function fillMergeChoices(select, info) {
   const others = state.classes.filter(
     (other) =>
       other.class_id !== info.class_id && standing(other.class_id) && (other.kind === "known" || other.named)
   );
   const choices = others.map((other) => new Option(other.label, other.class_id));
-  select.replaceChildren(new Option("is really …", ""), ...choices);
+  select.replaceChildren(new Option("merge into …", ""), ...choices);
   select.hidden = info.kind === "known" || info.dropped;
 }

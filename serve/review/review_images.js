@@ -1,5 +1,5 @@
 "use strict";
-// All images of a class, a page at a time.
+// The dialog with all images of a class, one page at a time.
 
 async function openImages(id) {
   gallery = { id, start: 0 };
@@ -18,10 +18,10 @@ async function moreImages() {
     const response = await fetch(`images/${id}?start=${start}&surest_first=${!$("unsure").checked}`);
     body = await response.json();
   } catch {
-    body = { error: "The review program does not answer; is it still running?" };
+    body = { error: NO_ANSWER };
   }
-  if (asked !== gallery || start !== gallery.start) return; // another class, order or page by now
-  $("images-why").textContent = body.error ?? `${body.total} images at training`;
+  if (asked !== gallery || start !== gallery.start) return; // another class, order or page has been chosen since
+  $("images-why").textContent = body.error ?? `${body.total} images of this class at training`;
   if (body.error) return;
   $("images-grid").append(...body.images.map(figure));
   gallery.start += body.images.length;

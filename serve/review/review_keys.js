@@ -1,5 +1,5 @@
 "use strict";
-// The keyboard: between cards, and on one.
+// Keyboard shortcuts: between cards, and on one card.
 
 let current = null;
 
@@ -62,14 +62,14 @@ const CARD_KEYS = {
   Enter: edit,
   n: edit,
   m: toggleMark,
-  r: (id) => cards.get(id).querySelector(".really").focus(),
+  r: (id) => cards.get(id).querySelector(".merge-into").focus(),
   d: (id) => (standing(id) ? classOf(id).kind === "discovered" && drop(id) : restore(id)),
   o: (id) => state.why_no_images || openImages(id),
 };
 
 document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "z" && event.target.type !== "text") {
-    event.preventDefault(); // the browser would undo in the field that was typed in last
+    event.preventDefault(); // the browser would undo in the last text field
     return undo();
   }
   const typing = event.target.matches("input[type=text], select, dialog *");

@@ -56,12 +56,12 @@ def _redirect_file(address: str) -> Iterator[str]:
     """Yield the address of a temporary file that redirects to the page.
 
     Every user of this machine can see the arguments of a browser process, and the token in the
-    address must stay secret; a temporary file is readable for its owner alone.
+    address must stay secret; a temporary folder is open to its owner alone.
     """
-    with tempfile.NamedTemporaryFile("w", prefix="scda-review-", suffix=".html") as file:
-        file.write(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
-        file.flush()
-        yield Path(file.name).as_uri()
+    with tempfile.TemporaryDirectory(prefix="scda-review-") as folder:
+        file = Path(folder) / "review.html"
+        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
+        yield file.as_uri()
 
 
 def _listen(port: int) -> socket.socket:

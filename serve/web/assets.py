@@ -6,7 +6,7 @@ from importlib.resources import files
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, Response
 
-SHARED = frozenset({"theme.css"})  # files of every page, in this package
+SHARED = frozenset({"status.js", "theme.css"})  # files of every page, in this package
 _THIS_PACKAGE = __name__.rpartition(".")[0]
 _MEDIA_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
 

@@ -41,7 +41,7 @@ def test_health_is_bentomls_and_the_rest_is_ours(server: Server) -> None:
     assert server.client.get("/livez").status_code == 200
     assert "scda_request_seconds" in server.client.get("/metrics").text
     assert server.client.get("/docs.json").json()["info"]["title"] == "scda"
-    assert "What is it?" in server.client.get("/").text
+    assert "Classify an image" in server.client.get("/").text
     assert server.client.get("/page.js").headers["content-type"].startswith("text/javascript")
     assert code_of(server.client.get("/nowhere")) == "not_found"
     assert code_of(server.client.put("/v1/model")) == "method_not_allowed"

@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import io
 import json
 import re
@@ -79,16 +80,17 @@ def is_shown(image: Locator) -> None:
 
 
 def test_an_image_is_answered_beside_the_pictures_of_its_cluster(page: Page) -> None:
+    expect(page.locator("#status")).to_be_hidden()
     choose(page, picture("red"))
     expect(answer(page)).to_have_text("red")
     expect(page.locator("#kind")).to_contain_text("known")
-    expect(page.locator("#kind")).to_contain_text(re.compile(r"9\d\.\d% sure"))
+    expect(page.locator("#kind")).to_contain_text(re.compile(r"9\d\.\d% confidence"))
     expect(page.locator("#said")).to_have_text(re.compile(r"^red, known, 9\d\.\d%$"))
     is_shown(page.locator("#picture"))
     nearest = page.locator("#nearest .card")
     expect(nearest.locator("h3")).to_have_text("red")
     expect(nearest).to_contain_text("distance 0.00")
-    expect(nearest).to_contain_text("the answer")
+    expect(nearest).to_contain_text("predicted")
     is_shown(nearest.locator("img"))
     expect(page.locator("#others .card")).to_have_count(4)
     lines = page.locator("#images li")
@@ -159,11 +161,11 @@ def test_what_the_server_refuses_is_said_and_no_old_answer_stays(
 
 def test_more_or_less_than_one_file_is_refused(page: Page) -> None:
     hand_over(page, "drop", picture("red"), picture("green"))
-    expect(refusal(page)).to_have_text("Got 2 files; want one image.")
+    expect(refusal(page)).to_have_text("Got 2 files; expected one image.")
     hand_over(page, "drop")
-    expect(refusal(page)).to_have_text("Got no file; want an image file.")
+    expect(refusal(page)).to_have_text("Got no file; expected an image file.")
     hand_over(page, "paste")  # text, maybe into a field
-    expect(refusal(page)).to_have_text("Got no file; want an image file.")
+    expect(refusal(page)).to_have_text("Got no file; expected an image file.")
 
 
 SLOW_ONCE = """() => {
@@ -205,6 +207,15 @@ def test_an_image_far_from_every_class_is_an_outlier(page: Page) -> None:
     expect(page.locator("#said")).to_contain_text("an outlier")
 
 
+def test_the_page_shows_what_training_doubted(folder: Path, chromium: Browser) -> None:
+    predictor = load_predictor(folder, provider="cpu", threads=1)
+    status = ("weak transfer", "strange")
+    predictor.manifest = dataclasses.replace(predictor.manifest, status=status)
+    with running(app_for(predictor)) as address, opened(chromium, address) as page:
+        expect(page.locator("#status")).to_contain_text("weak transfer (target images resemble")
+        expect(page.locator("#status")).to_contain_text("), strange.")
+
+
 def test_without_neighbours_nothing_is_said_of_target_images(
     bundle: Path, chromium: Browser
 ) -> None:
@@ -223,7 +234,7 @@ def test_a_server_that_is_gone_is_told(folder: Path, chromium: Browser) -> None:
         page.goto(address)
         expect(page.locator("#drop")).to_be_visible()
     choose(page, picture("red"))
-    expect(refusal(page)).to_have_text("The server does not answer; is it still running?")
+    expect(refusal(page)).to_have_text(re.compile("^The server does not answer; check"))
     context.close()
 
 

@@ -290,7 +290,7 @@ def test_the_program_says_its_address_and_ends_on_a_signal(
     assert address.startswith("http://127.0.0.1:")
     assert len(address.split("/")[3]) >= 32
     page = httpx.get(address, timeout=10)
-    assert "What was found" in page.text
+    assert "Review the discovered classes" in page.text
     process.send_signal(number)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 0, said
@@ -304,7 +304,7 @@ def test_the_browser_is_led_to_the_page_by_a_file_for_its_owner_alone(
 
     def look(url: str) -> bool:
         page = Path(url.removeprefix("file://"))
-        opened.append((url, page.read_text(), page.stat().st_mode & 0o777))
+        opened.append((url, page.read_text(), page.parent.stat().st_mode & 0o777))
         return True
 
     monkeypatch.setattr("webbrowser.open", look)
@@ -314,7 +314,7 @@ def test_the_browser_is_led_to_the_page_by_a_file_for_its_owner_alone(
     ((url, text, mode),) = opened
     assert addresses[0] in text
     assert addresses[0].split("/")[3] not in url
-    assert mode == 0o600
+    assert mode == 0o700
     assert not Path(url.removeprefix("file://")).exists()
 
 

@@ -67,12 +67,12 @@ def test_leaving_a_field_saves_it(page: Page, site: Site) -> None:
 def test_two_are_merged_taken_apart_and_undone(page: Page, site: Site) -> None:
     page.check(f"#{D0} .mark input")
     page.check(f"#{D1} .mark input")
-    expect(page.locator("#marked")).to_have_text(f"2 marked; all become {D0}")
+    expect(page.locator("#marked")).to_have_text(f"2 selected; merge into {D0}")
     page.click("#merge")
     expect(page.locator(f"#{D1}")).to_have_count(0)
-    expect(page.locator(f"#{D0} .members")).to_contain_text(f"with {D1}")
+    expect(page.locator(f"#{D0} .members")).to_contain_text(f"merged: {D1}")
     assert site.names().merges == {D1: D0}
-    page.click("text=Take out")
+    page.click("text=Separate")
     expect(page.locator(f"#{D1}")).to_be_visible()
     page.click("#undo")
     expect(page.locator(f"#{D1}")).to_have_count(0)
@@ -83,17 +83,17 @@ def test_two_are_merged_taken_apart_and_undone(page: Page, site: Site) -> None:
 
 
 def test_one_is_really_a_known_class(page: Page, site: Site) -> None:
-    page.select_option(f"#{D0} .really", label="red")
+    page.select_option(f"#{D0} .merge-into", label="red")
     expect(page.locator(f"#{D0}")).to_have_count(0)
     assert site.names().merges == {D0: RED}
     page.click("#known-section summary")
-    expect(page.locator(f"#{RED} .members")).to_contain_text(f"with {D0}")
+    expect(page.locator(f"#{RED} .members")).to_contain_text(f"merged: {D0}")
 
 
 def test_a_name_that_is_taken_offers_the_merge(page: Page, site: Site) -> None:
     page.fill(f"#{D0} .name input", "red")
     page.press(f"#{D0} .name input", "Enter")
-    expect(page.locator("#refused")).to_contain_text("There is a class red already")
+    expect(page.locator("#refused")).to_contain_text("A class named red exists already")
     page.keyboard.press("Enter")  # the focus is on "Merge the two"
     expect(page.locator(f"#{D0}")).to_have_count(0)
     assert site.names().merges == {D0: RED}
@@ -151,7 +151,7 @@ def test_a_hostile_name_is_only_text(page: Page, site: Site, name: str) -> None:
     expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
     assert site.names().labels == {D0: name}
     page.click(f"#{D1} .mark label, #{D1} .mark input")
-    page.select_option(f"#{D1} .really", label=name)
+    page.select_option(f"#{D1} .merge-into", label=name)
     expect(page.locator(f"#{D1}")).to_have_count(0)
     page.set_viewport_size({"width": 390, "height": 844})
     assert not too_wide(page)
@@ -258,7 +258,7 @@ def test_a_server_that_comes_back_ends_the_complaint(page: Page) -> None:
     page.evaluate("fetchState()")
     expect(page.locator("#refused")).to_be_hidden()
     give_name(page, D0, "red")
-    expect(page.locator("#refused")).to_contain_text("There is a class red already")
+    expect(page.locator("#refused")).to_contain_text("A class named red exists already")
     page.evaluate("fetchState()")
     expect(page.locator("#refused")).to_be_visible()  # an offer stays until it is answered
 
@@ -308,10 +308,12 @@ def test_a_page_with_unsaved_typing_asks_before_it_is_left(page: Page) -> None:
 
 def test_what_training_doubts_and_why_images_are_missing_is_said(page: Page) -> None:
     expect(page.locator("#notes")).to_have_text(
-        "Only the typical images can be seen: the bundle was made without neighbours."
+        "Only the typical images can be shown: the bundle was made without neighbours."
     )
     page.evaluate("state.status = ['k unsure']; show(state)")
-    expect(page.locator("#notes")).to_contain_text("Training said: k unsure.")
+    expect(page.locator("#notes")).to_contain_text(
+        "Training status: k unsure (the number of discovered classes is uncertain)."
+    )
 
 
 def test_all_images_of_a_class_surest_or_least_sure_first(

@@ -1,0 +1,25 @@
+"use strict";
+// The status of a bundle in words: what training found doubtful.
+
+const STATUS_MEANS = {
+  "nothing new found": "training found no class that the source lacks",
+  "few new images": "few target images are unlike the known classes",
+  "weak transfer": "target images resemble their known classes less than source images do",
+  collapsed: "almost every target image was predicted as one kind, known or new",
+  "k unsure": "the number of discovered classes is uncertain",
+  "unstable k": "the number of discovered classes changed until the end of training",
+  "k at its bound": "there may be more discovered classes than the limit allowed",
+  "fewer than asked for": "fewer classes were discovered than requested",
+  "game collapsed": "pre-training did not separate known from new images",
+  "unsteady training": "the training loss was unsteady",
+  diverged: "training diverged",
+  "empty class": "a class has no image in the target",
+};
+
+/** Returns one sentence about a list of statuses, or nothing if training found no doubt. */
+function statusSentence(statuses) {
+  const doubts = statuses.filter((status) => status !== "ok");
+  if (!doubts.length) return "";
+  const named = doubts.map((status) => (STATUS_MEANS[status] ? `${status} (${STATUS_MEANS[status]})` : status));
+  return `Training status: ${named.join(", ")}.`;
+}
