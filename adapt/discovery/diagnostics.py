@@ -133,15 +133,12 @@ def _weak_transfer(similarity: float) -> list[Finding]:
 
 def _doubts_about_k(discovery: Discovery) -> list[Finding]:
     doubts, path = [], discovery.k_path
-    if discovery.k_scda and discovery.k_graph:
-        low, high = sorted((discovery.k_scda, discovery.k_graph))
-        if high >= _K_RATIO * low:
-            found = (
-                f"Algorithm 1 counts {discovery.k_scda} new classes and the graph "
-                f"{discovery.k_graph}"
-            )
-            advice = "inspect the discovered classes, then set --k"
-            doubts.append(Finding(Status.K_UNSURE, found, advice))
+    votes = discovery.votes
+    if votes and max(votes.values()) >= _K_RATIO * min(votes.values()):
+        counts = " and ".join(f"{k} by {name}" for name, k in votes.items())
+        found = f"the estimates of k* differ: {counts}"
+        advice = "inspect the discovered classes, then set --k"
+        doubts.append(Finding(Status.K_UNSURE, found, advice))
     if len(path) > 1 and max(path[-2:]) > _K_STEP * min(path[-2:]):
         found = f"k* was {', '.join(map(str, path[-_SHOWN_ROUNDS:]))} in the last rounds"
         doubts.append(Finding(Status.K_UNSTABLE, found, "use more --rounds, or set --k"))

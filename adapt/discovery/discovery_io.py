@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from scda.adapt.discovery.discover import Candidates, Discovery
+from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.sweep import Curve
+from scda.adapt.discovery.selection import Candidates
 
 
 def pack_findings(findings: Iterable[Finding]) -> str:
@@ -41,8 +42,7 @@ def pack(discovery: Discovery | None) -> dict[str, Any] | None:
         "curve": json.dumps(discovery.curve and dataclasses.asdict(discovery.curve)),
         "findings": pack_findings(discovery.findings),
         "verdict": pack_findings((discovery.verdict,) if discovery.verdict else ()),
-        "k_scda": discovery.k_scda,
-        "k_graph": discovery.k_graph,
+        "votes": discovery.votes,
         "k_path": discovery.k_path,
     }
 
@@ -64,7 +64,6 @@ def unpack(fields: dict[str, Any] | None) -> Discovery | None:
         unpack_findings(fields["findings"]),
         verdict=next(iter(unpack_findings(fields["verdict"])), None),
         suspects=suspects,
-        k_scda=fields["k_scda"],
-        k_graph=fields["k_graph"],
+        votes=dict(fields["votes"]),
         k_path=tuple(fields["k_path"]),
     )

@@ -1,50 +1,58 @@
-"""How many new classes: the graph's answer, beside Algorithm 1's (`--k-method graph`)."""
+"""How many new classes: the communities of the neighbour graph (`--k-method graph`)."""
 
 import networkx
 import numpy as np
 from scipy.sparse import csr_array
 
+from scda.adapt.discovery.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
-from scda.models.index import Ids, build_index, nearest
+from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.space import Space
+from scda.models.index import Ids
 
 _NEIGHBOURS = 10
 _RESOLUTIONS = np.geomspace(0.1, 2, 14)
-_LEAST = 3  # images; a smaller community is no class
-_MOST = 10_000  # images; of more, evenly chosen ones say as much, in seconds
+_MIN_SIZE = 3  # images; a smaller community is no class
+_MAX_IMAGES = 10_000  # a larger set is thinned out evenly, which gives the same count in seconds
+
+
+def estimate_by_graph(space: Space) -> KEstimate:
+    """Return k* as the number of communities of T_im."""
+    return KEstimate(count_communities(space.points, space.known_labels, seed=space.config.seed))
 
 
 def count_communities(points: Points, known_labels: Ids, *, seed: int) -> int:
-    """Return how many groups of T_im the neighbourhood graph has, 1 or more.
+    """Return the number of communities of T_im in the neighbour graph, 1 or more.
 
-    Louvain's resolution says how fine the groups are, and images of known classes say how fine is
-    right: it is set so that T_kn falls into as many groups as it has classes.
+    Louvain's resolution sets how fine the communities are. The known classes calibrate it: T_kn
+    should fall into as many communities as it has classes.
 
     Args:
-        points: (N, D), T_kn first.
-        known_labels: (n,) pseudo-labels of T_kn.
-        seed: Of the order that images are moved in.
+        points: Points of T_kn, then of T_im, (N, D).
+        known_labels: Pseudo-labels of T_kn, (n,).
+        seed: Random seed of the order in which images are moved.
 
     Source: Blondel et al. 2008, "Fast unfolding of communities in large networks".
     """
-    kept = np.linspace(0, len(points) - 1, min(len(points), _MOST)).astype(np.int64)
+    kept = np.linspace(0, len(points) - 1, min(len(points), _MAX_IMAGES)).astype(np.int64)
     points, known_labels = points[kept], known_labels[kept[kept < len(known_labels)]]
     graph = networkx.from_scipy_sparse_array(_shared_neighbours(points))
-    wanted = len(np.unique(known_labels))
+    expected = len(np.unique(known_labels))
     counts = []
     for resolution in _RESOLUTIONS:
         counts.append(_counted(graph, float(resolution), len(known_labels), seed))
-        if counts[-1][0] > wanted:  # finer ones have more
+        if counts[-1][0] > expected:  # finer ones have more
             break
     # The coarsest that fits: finer ones split large classes of T_im first (Office-31, P1).
-    _, found = min(counts, key=lambda count: abs(count[0] - wanted))
+    _, found = min(counts, key=lambda count: abs(count[0] - expected))
     return max(1, found)
 
 
 def _counted(graph: networkx.Graph, resolution: float, split: int, seed: int) -> tuple[int, int]:
-    """Return how many communities are mostly of T_kn, and how many mostly of T_im."""
+    """Return the numbers of communities that are mostly of T_kn and mostly of T_im."""
     of_known, of_implicit = 0, 0
     for found in networkx.community.louvain_communities(graph, resolution=resolution, seed=seed):
-        if len(found) < _LEAST:
+        if len(found) < _MIN_SIZE:
             continue
         known = sum(row < split for row in found)
         of_known += 2 * known >= len(found)
@@ -53,8 +61,9 @@ def _counted(graph: networkx.Graph, resolution: float, split: int, seed: int) ->
 
 
 def _shared_neighbours(points: Points) -> csr_array:
-    """Return the graph of the nearest neighbours, an edge being the share that both ends have."""
-    _, found = nearest(build_index(points), points, min(_NEIGHBOURS + 1, len(points)))
+    """Return the graph of nearest neighbours; an edge is the share of neighbours in common."""
+    itself = np.arange(len(points))[:, None]  # an image counts among its own neighbours
+    found = np.hstack([itself, nearest_others(points, _NEIGHBOURS)])
     rows = np.repeat(np.arange(len(points)), found.shape[1])
     near = csr_array((np.ones(len(rows)), (rows, found.ravel())), shape=(len(points),) * 2)
     both = csr_array(near @ near.T)

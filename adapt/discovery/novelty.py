@@ -11,18 +11,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import (
-    Candidates,
-    Discovery,
-    empty_ids,
-    entropy,
-    lower_half,
-    select,
-)
+from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.propagation import smooth
-from scda.models.index import Ids, build_index, nearest, normalised
+from scda.adapt.discovery.selection import Candidates, empty_ids, entropy, lower_half, select
+from scda.models.index import Ids, normalised
 
 # Chosen on Office-31, protocol P1; docs/method.md says how well they hold.
 NEW_SHARE = 0.33  # of the target, predicted unknown after pre-training; above, it has new classes
@@ -62,7 +57,7 @@ def closed_round(logits: Points, before: Discovery | None, suspects: Ids) -> Dis
     candidates = select(logits, num_known=logits.shape[1], implicit_share="half")
     known = Candidates(candidates.known, candidates.known_labels, empty_ids())
     verdict = before.verdict if before else None
-    return Discovery(0, known, empty_ids(), None, verdict=verdict, suspects=suspects)
+    return Discovery(0, known, empty_ids(), verdict=verdict, suspects=suspects)
 
 
 def judge_closed_round(
@@ -112,8 +107,7 @@ def neighbour_disagreement(labels: Ids, backbone: Points) -> float:
         labels: (N,) closed-set predictions.
         backbone: (N, D_backbone) features.
     """
-    _, neighbours = nearest(build_index(backbone), backbone, _NEIGHBOURS + 1)
-    others = labels[neighbours[:, 1:]]  # the nearest of all is the image itself
+    others = labels[nearest_others(backbone, _NEIGHBOURS)]  # (N, 10)
     if not others.shape[1]:
         return 0.0
     return float(((others == labels[:, None]).mean(axis=1) < 0.5).mean())

@@ -11,8 +11,9 @@ from scipy.sparse.linalg import cg
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.neighbours import nearest_others
 from scda.models.errors import GateError
-from scda.models.index import build_index, nearest, normalised
+from scda.models.index import normalised
 
 _NEIGHBOURS = 5
 _SHARPNESS = 3  # power of the cosine, as in Iscen et al.
@@ -32,12 +33,12 @@ def neighbour_graph(backbone: Points) -> csr_array:
     Iscen et al. 2019, https://arxiv.org/abs/1904.04717, Eq. 9 and 10.
     """
     points = normalised(backbone)
-    _, found = nearest(build_index(points), points, min(_NEIGHBOURS + 1, len(points)))
-    # Column by column: all pairs at once would hold every feature vector six times.
-    cosines = [np.einsum("nd,nd->n", points, points[column]) for column in found.T]
-    edges = np.maximum(np.stack(cosines, axis=1).ravel(), 0).astype(np.float64) ** _SHARPNESS
+    found = nearest_others(points, _NEIGHBOURS)
+    cosines = np.empty(found.shape, np.float32)
+    for number, column in enumerate(found.T):  # all at once would hold every feature vector 5 times
+        cosines[:, number] = np.einsum("nd,nd->n", points, points[column])
+    edges = np.maximum(cosines.ravel(), 0).astype(np.float64) ** _SHARPNESS
     rows, columns = np.repeat(np.arange(len(points)), found.shape[1]), found.ravel()
-    edges[rows == columns] = 0  # the image itself; among duplicates it need not come first
     graph = csr_array((edges, (rows, columns)), shape=(len(points), len(points)))
     graph = (graph + graph.T) / 2
     scale = diags_array(1 / np.sqrt(np.maximum(graph.sum(axis=1), _SMALLEST)))

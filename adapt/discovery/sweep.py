@@ -7,41 +7,39 @@ from dataclasses import dataclass
 
 import numpy as np
 from kneed import KneeLocator
-from scipy.optimize import linear_sum_assignment
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.estimate import Curve, KEstimate
 from scda.adapt.discovery.kmeans import Points, clusterings, seedings
+from scda.adapt.discovery.matching import clustering_accuracy
+from scda.adapt.discovery.space import Space
 from scda.adapt.discovery.sweep_search import search
 from scda.models.index import Ids
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Curve:
-    """What the sweep over k found; k counts all clusters, known ones included."""
-
-    k: list[int]  # those tried, rising: all of a short range, see ksweep
-    sse: list[float]  # of T_kn and T_im, best restart, in squared feature units
-    accuracy: list[float]  # CA of T_kn, best restart, 0 to 1
-    k_accuracy: int
-    k_accuracy_spread: list[int]  # the same for each restart alone, among the k tried
-    k_elbow: int
+def estimate_by_sweep(space: Space) -> KEstimate:
+    """Return k* of Algorithm 1: the mean k of both criteria, less the known classes."""
+    config, num_known = space.config, space.num_known
+    curve = sweep_curve(space.points, space.known_labels, num_known=num_known, config=config)
+    k = max(1, k_hat(curve) - num_known)
+    return KEstimate(k, at_bound=k >= config.k_max, curve=curve)
 
 
 def k_hat(curve: Curve) -> int:
-    """Return the number of clusters that both criteria together speak for (Algorithm 1, line 7)."""
+    """Return the mean k of both criteria, rounded up (Algorithm 1, line 7)."""
     return math.ceil((curve.k_accuracy + curve.k_elbow) / 2)
 
 
 def sweep_curve(points: Points, known_labels: Ids, *, num_known: int, config: TrainConfig) -> Curve:
-    """Return the curves over k and the k each criterion picks.
+    """Return the curves over k and the k that each criterion picks.
 
     Args:
-        points: (N, D), T_kn first.
-        known_labels: (n,) pseudo-labels of T_kn.
-        num_known: K.
-        config: Of the run.
+        points: Points of T_kn, then of T_im, (N, D).
+        known_labels: Pseudo-labels of T_kn, (n,).
+        num_known: Number of known classes, K.
+        config: Configuration of the run.
 
     Source: SCDA, Algorithm 1 lines 3 to 7, Eq. 8.
     """
@@ -63,39 +61,18 @@ def sweep_curve(points: Points, known_labels: Ids, *, num_known: int, config: Tr
     return _curve(search(counts, score, picks))
 
 
-def clustering_accuracy(clusters: Ids, labels: Ids) -> float:
-    """Return the share of images whose cluster stands for their label, 0 to 1.
-
-    Clusters and labels are matched one to one, so that the most images agree; clusters left over
-    count as wrong.
-
-    Source: SCDA, Eq. 8; Kuhn 1955.
-    """
-    if not len(labels):
-        return 0.0
-    table = contingency(clusters, labels)
-    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(labels))
-
-
-def contingency(rows: Ids, columns: Ids) -> Ids:
-    """Return how many images have each pair of labels, (max(rows) + 1, max(columns) + 1)."""
-    table = np.zeros((rows.max() + 1, columns.max() + 1), np.int64)
-    np.add.at(table, (rows, columns), 1)
-    return table
-
-
 def elbow(counts: Sequence[int], sse: Sequence[float]) -> int:
     """Return the k at the bend of the SSE curve: the maximum of Kneedle's difference curve.
 
-    kneed's own knee is the first local maximum, which is far too low for many classes. With three
-    points or fewer, or a flat curve, there is no bend: the middle k, and a line in the log.
+    kneed's own knee is the first local maximum, which is far too low for many classes. A curve of
+    three points or fewer, or a flat one, has no bend: the middle k is returned and logged.
 
     Source: Satopaa et al. 2011, "Finding a Kneedle in a Haystack" (choice 12).
     """
     middle = counts[len(counts) // 2]
     if len(counts) <= 3 or not sse[0] > sse[-1]:
         log.warning(
-            "no bend in the SSE curve over %d values of k: took k = %d", len(counts), middle
+            "the SSE curve over %d values of k has no bend; took k = %d", len(counts), middle
         )
         return middle
     locator = KneeLocator(counts, sse, curve="convex", direction="decreasing")
@@ -104,7 +81,7 @@ def elbow(counts: Sequence[int], sse: Sequence[float]) -> int:
 
 @dataclass(frozen=True)
 class _Scores:
-    """What one k gave, restart by restart."""
+    """The scores of one k, restart by restart."""
 
     sse: list[float]
     accuracy: list[float]

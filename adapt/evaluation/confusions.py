@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy.optimize import linear_sum_assignment
-
-from scda.adapt.discovery.sweep import contingency
+from scda.adapt.discovery.matching import contingency, match
 from scda.adapt.evaluation.evaluate import Scored
 from scda.models.index import Ids
 from scda.models.predictor import ActiveClass, Predictor
@@ -64,9 +61,7 @@ def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> 
     num_known, num_found = kinds.count("known"), kinds.count("discovered")
     known = [one.label for one in standing[:num_known]]
     names = known + scored.implicit_names
-    table = np.zeros((len(names), len(standing)), np.int64)
-    counted = contingency(scored.true, scored.predicted)
-    table[: counted.shape[0], : counted.shape[1]] = counted
+    table = contingency(scored.true, scored.predicted, (len(names), len(standing)))
     # What was dropped answers `unknown`, the last column, which stands for no class.
     partners = _partners(table[:, : num_known + num_found], num_known)
     order = [label for label in range(len(names)) if label < num_known or table[label].any()]
@@ -85,16 +80,12 @@ def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> 
 
 
 def _partners(table: Ids, num_known: int) -> dict[int, int]:
-    """Return true class → output: known ones themselves, the others as most images agree.
-
-    Source: Kuhn 1955.
-    """
+    """Return true class to output: known classes to themselves, the others by shared images."""
     itself = {label: label for label in range(num_known)}
     shared = table[num_known:, num_known:]
-    rows, columns = linear_sum_assignment(shared, maximize=True)
     matched = {
-        int(num_known + row): int(num_known + column)
-        for row, column in zip(rows, columns, strict=True)
+        num_known + row: num_known + column
+        for row, column in match(shared).items()
         if shared[row, column]
     }
     return itself | matched

@@ -7,11 +7,10 @@ images is skipped.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, roc_auc_score
 
 from scda.adapt.discovery.kmeans import cluster
-from scda.adapt.discovery.sweep import contingency
+from scda.adapt.discovery.matching import matched_images
 from scda.models.index import Features, normalised
 
 Labels = NDArray[np.int64]
@@ -83,8 +82,7 @@ def acc_joint(true: Labels, predicted: Labels, num_outputs: int) -> float:
     named = predicted < num_outputs
     if not named.any():
         return 0.0
-    table = contingency(predicted[named], true[named])
-    return float(table[linear_sum_assignment(table, maximize=True)].sum() / len(true))
+    return matched_images(predicted[named], true[named]) / len(true)
 
 
 def acc_novel(true: Labels, predicted: Labels, num_known: int, num_outputs: int) -> float:
@@ -97,8 +95,8 @@ def acc_novel(true: Labels, predicted: Labels, num_known: int, num_outputs: int)
     found = implicit & (predicted >= num_known) & (predicted < num_outputs)
     if not found.any():
         return 0.0
-    table = contingency(predicted[found] - num_known, true[found] - num_known)
-    return float(table[linear_sum_assignment(table, maximize=True)].sum() / implicit.sum())
+    right = matched_images(predicted[found] - num_known, true[found] - num_known)
+    return float(right / implicit.sum())
 
 
 def h3(

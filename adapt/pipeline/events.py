@@ -6,9 +6,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scda.adapt.discovery.estimators import ESTIMATORS
 from scda.models.errors import UsageError
 
-_OF_A_STAGE = ("unknown_share", "k_star", "k_scda", "k_graph", "skipped", "returns", "seconds")
+_VOTES = tuple(f"k_{name}" for name in ESTIMATORS)
+_OF_A_STAGE = ("unknown_share", "k_star", *_VOTES, "skipped", "returns", "seconds")
 
 
 class Events:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.estimators import ESTIMATORS
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.pipeline.events import Events
 from scda.adapt.runs.folder import RunFolder
@@ -115,8 +116,7 @@ def _record(stage: Stage) -> dict[str, Any]:
     if discovery:
         record |= {
             "k_star": discovery.k_star,
-            "k_scda": discovery.k_scda,
-            "k_graph": discovery.k_graph,
+            **{f"k_{name}": discovery.votes.get(name) for name in ESTIMATORS},
             "known_candidates": len(discovery.candidates.known),
             "implicit_candidates": len(discovery.candidates.implicit),
             "curve": discovery.curve and dataclasses.asdict(discovery.curve),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import Rejected
-from scda.adapt.discovery.discover import entropy
+from scda.adapt.discovery.selection import entropy
 from scda.adapt.export.finish import RADII, Final
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically

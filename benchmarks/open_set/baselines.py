@@ -18,8 +18,9 @@ from benchmarks.open_set.estimators import distances, mean_silhouette
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import Candidates, cluster_space, empty_ids
 from scda.adapt.discovery.kmeans import Points, sweep
+from scda.adapt.discovery.selection import Candidates, empty_ids
+from scda.adapt.discovery.space import cluster_space
 from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
 from scda.models.index import Features

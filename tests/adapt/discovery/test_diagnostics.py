@@ -10,10 +10,11 @@ from scda.adapt.discovery.diagnostics import (
     one_sided_game,
     transfer_similarity,
 )
-from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
+from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.sweep import Curve
+from scda.adapt.discovery.selection import Candidates, empty_ids
 from scda.models.index import Ids
 
 KNOWN, EACH, WIDTH = 4, 10, 8
@@ -30,7 +31,7 @@ def discovery(**fields: Any) -> Discovery:
     """Return one that nothing is wrong with; fields are changed."""
     candidates = Candidates(empty_ids(), empty_ids(), np.arange(6))
     usual: dict[str, Any] = {"k_star": 3, "candidates": candidates, "curve": CURVE}
-    usual |= {"implicit_labels": np.arange(6) % 3, "k_scda": 3, "k_graph": 3}
+    usual |= {"implicit_labels": np.arange(6) % 3, "votes": {"scda": 3, "graph": 3}}
     usual |= {"k_path": (3, 3)}
     return Discovery(**{**usual, **fields})
 
@@ -78,7 +79,7 @@ def similarity_by_hand(
 def test_nothing_is_found_where_all_is_well() -> None:
     assert found() == []
     assert found(discovery=None) == []
-    closed = discovery(k_star=0, curve=None, k_scda=None, k_graph=None, k_path=())
+    closed = discovery(k_star=0, curve=None, votes={}, k_path=())
     assert found(discovery=closed) == []
 
 
@@ -163,23 +164,20 @@ def test_transfer_is_weak_just_below_the_least_similarity() -> None:
 
 @pytest.mark.parametrize(("k_scda", "k_graph"), [(3, 6), (6, 3), (1, 2), (2, 9)])
 def test_k_is_unsure_where_one_estimate_is_twice_the_other(k_scda: int, k_graph: int) -> None:
-    doubted = discovery(k_scda=k_scda, k_graph=k_graph)
+    doubted = discovery(votes={"scda": k_scda, "graph": k_graph})
     assert found(discovery=doubted) == [
-        f"k unsure: Algorithm 1 counts {k_scda} new classes and the graph {k_graph}; inspect the "
-        "discovered classes, then set --k"
+        f"k unsure: the estimates of k* differ: {k_scda} by scda and {k_graph} by graph; inspect "
+        "the discovered classes, then set --k"
     ]
 
 
 @pytest.mark.parametrize(("k_scda", "k_graph"), [(3, 5), (5, 3), (1, 1), (10, 19)])
 def test_k_is_sure_where_estimates_are_closer(k_scda: int, k_graph: int) -> None:
-    assert found(discovery=discovery(k_scda=k_scda, k_graph=k_graph)) == []
+    assert found(discovery=discovery(votes={"scda": k_scda, "graph": k_graph})) == []
 
 
 def test_a_given_k_is_not_doubted() -> None:
-    assert (
-        found(discovery=discovery(k_star=9, curve=None, k_scda=None, k_graph=None, k_path=(9, 9)))
-        == []
-    )
+    assert found(discovery=discovery(k_star=9, curve=None, votes={}, k_path=(9, 9))) == []
 
 
 @pytest.mark.parametrize("path", [(2, 4), (4, 2), (3, 3, 5), (1, 2), (7, 8, 9, 9, 9, 2)])
@@ -196,7 +194,7 @@ def test_k_is_stable_where_the_last_two_rounds_are_close(path: tuple[int, ...]) 
 
 
 def test_every_finding_is_one_line_that_says_what_to_do() -> None:
-    doubted = discovery(k_star=1, k_scda=1, k_graph=3, k_path=(3, 1))
+    doubted = discovery(k_star=1, votes={"scda": 1, "graph": 3}, k_path=(3, 1))
     lines = found(predicted=np.full(40, KNOWN), discovery=doubted)
     assert begin(lines, "collapsed", "weak transfer", "k unsure", "unstable k")
     assert all("; " in line and "\n" not in line for line in lines)
@@ -204,7 +202,7 @@ def test_every_finding_is_one_line_that_says_what_to_do() -> None:
 
 def of_round(k_star: int, *, verdict: Finding | None = None) -> Discovery:
     candidates = Candidates(empty_ids(), empty_ids(), empty_ids())
-    return Discovery(k_star, candidates, empty_ids(), None, verdict=verdict)
+    return Discovery(k_star, candidates, empty_ids(), verdict=verdict)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scda.adapt.discovery import novelty
-from scda.adapt.discovery.discover import Discovery, empty_ids
+from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty import (
@@ -18,6 +18,7 @@ from scda.adapt.discovery.novelty import (
     suspect_candidates,
 )
 from scda.adapt.discovery.propagation import neighbour_graph
+from scda.adapt.discovery.selection import empty_ids
 from scda.models.index import Ids
 
 
@@ -168,7 +169,7 @@ def test_a_closed_round_chooses_among_known_classes_alone() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (30, 3)).astype(np.float32)
     found = closed_round(logits, None, np.array([4, 7]))
     predicted = logits.argmax(axis=1)
-    assert (found.k_star, found.curve, found.k_graph, found.k_path) == (0, None, None, ())
+    assert (found.k_star, found.curve, found.votes, found.k_path) == (0, None, {}, ())
     assert len(found.candidates.implicit) == len(found.implicit_labels) == 0
     assert (found.findings, found.verdict) == ((), None)
     assert found.suspects.tolist() == [4, 7]

@@ -6,8 +6,9 @@ from sklearn.cluster import KMeans
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery import sweep_search
+from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.kmeans import Points, clusterings, seedings
-from scda.adapt.discovery.sweep import Curve, sweep_curve
+from scda.adapt.discovery.sweep import sweep_curve
 from scda.adapt.discovery.sweep_search import search
 
 

@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
+from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.selection import Candidates, empty_ids
 from scda.adapt.pipeline.events import Events
 from scda.adapt.pipeline.watch import Watch, steps_before
 from scda.adapt.runs.folder import RunFolder

@@ -14,11 +14,14 @@ from torch import Generator, Tensor, nn
 from scda.adapt.config import TrainConfig, resolve
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery import novelty
-from scda.adapt.discovery.discover import Candidates, Discovery, discover
+from scda.adapt.discovery.discover import Discovery, discover
+from scda.adapt.discovery.estimate import KEstimate
+from scda.adapt.discovery.estimators import ESTIMATORS
 from scda.adapt.discovery.findings import Status
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.matching import contingency
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
-from scda.adapt.discovery.sweep import contingency
+from scda.adapt.discovery.selection import Candidates
 from scda.adapt.evaluation.metrics import Labels, acc_novel, open_set
 from scda.adapt.runtime.signals import Terminated
 from scda.adapt.training import algorithm
@@ -307,7 +310,7 @@ def test_every_round_adds_its_number_of_classes_to_the_path(usual: Watched) -> N
 
 
 def test_what_the_user_should_not_trust_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.discover.count_communities", lambda *_, **__: 1)
+    monkeypatch.setitem(ESTIMATORS, "graph", lambda space: KEstimate(1))
     settings = config(novel="yes", k_method="scda", rounds=1)
     assert "k unsure" in statuses(run(settings).adapted)
     strange = run(config(novel="yes", round_steps=2), -TARGET.features).adapted
@@ -534,7 +537,7 @@ def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in
 def test_a_run_killed_after_its_last_checkpoint_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.adapt.discovery.discover.count_communities", lambda *_, **__: 1)
+    monkeypatch.setitem(ESTIMATORS, "graph", lambda space: KEstimate(1))
     settings = config(novel="yes", k_method="scda", rounds=1)
     whole = run(settings, folder=tmp_path).adapted
     again = run(settings, folder=tmp_path)

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from scda.adapt.discovery.discover import Candidates, Discovery, empty_ids
+from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.sweep import Curve
+from scda.adapt.discovery.selection import Candidates, empty_ids
 from scda.adapt.training.checkpoint import PAUSED, Pause, State, load, load_pause, save, save_pause
 from scda.adapt.training.loop import Progress
 from scda.adapt.training.networks import Networks
@@ -37,8 +38,7 @@ def found(*findings: Finding) -> Discovery:
         findings,
         verdict=Finding(Status.FEW_NEW, "as seen", "inspect"),
         suspects=np.array([2, 5, 9]),
-        k_scda=5,
-        k_graph=3,
+        votes={"scda": 5, "graph": 3},
         k_path=(1, 2),
     )
 
@@ -77,7 +77,7 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     assert loaded.discovery.curve == CURVE
     assert (loaded.discovery.k_star, loaded.discovery.findings) == (2, (K_UNSURE,))
     before = found()
-    for name in ("verdict", "k_scda", "k_graph", "k_path"):
+    for name in ("verdict", "votes", "k_path"):
         assert getattr(loaded.discovery, name) == getattr(before, name)
     for actual, expected in (
         (loaded.discovery.candidates.known, before.candidates.known),
@@ -111,7 +111,7 @@ def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
     assert loaded is not None
     found = loaded.discovery
     assert found is not None
-    assert (found.k_star, found.verdict, found.k_graph, found.k_path) == (0, None, None, ())
+    assert (found.k_star, found.verdict, found.votes, found.k_path) == (0, None, {}, ())
     for rows in (found.candidates.implicit, found.implicit_labels, found.suspects):
         assert rows.shape == (0,)
         assert rows.dtype == np.int64
