@@ -210,7 +210,7 @@ class TrainConfig:
         help="Number of k-means runs per k; the best one counts.",
     )
 
-    seed: int = option(0, panel="Machine", minimum=0, maximum=_LARGEST_SEED, help="Random seed.")
+    seed: int = option(0, panel="Training", minimum=0, maximum=_LARGEST_SEED, help="Random seed.")
     device: str = option(
         "auto", panel="Machine", choices=("auto", "cpu", "cuda"), help="Device of the training."
     )

@@ -3,46 +3,63 @@
 import signal
 import sys
 import traceback
+from enum import IntEnum
 from typing import Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
 from scda.adapt.runtime.signals import Terminated
-from scda.models.errors import ScdaError, UsageError
+from scda.models.errors import DataError, GateError, ScdaError, UsageError
 
-_INTERRUPTED = 128 + signal.SIGINT
-_AGAIN = "--resume goes on with the same command (train, label)"
+_RESUMABLE = {"train", "label"}
+
+
+class ExitCode(IntEnum):
+    """What the exit code of `scda-adapt` means."""
+
+    SUCCESS = 0
+    INTERNAL_ERROR = 1
+    USAGE = UsageError.exit_code  # a wrong option, path or setting
+    SOME_INPUTS_FAILED = 3  # the command is done; some files could not be used
+    DATA = DataError.exit_code  # the images cannot be used for this
+    GATE = GateError.exit_code  # a check of a bundle or of training failed
+    INTERRUPTED = 128 + signal.SIGINT
+    TERMINATED = 128 + signal.SIGTERM
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Run a command; every error a user can cause is one line and an exit code."""
-    _heed_sigterm()
+    """Run a command and exit; an error that a user can cause is one line on standard error."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(_exit_code(app))
+
+
+def _exit_code(app: typer.Typer) -> int:
     try:
-        code = app(standalone_mode=False) or 0
-        if code == _INTERRUPTED:  # typer's answer to Ctrl-C
-            raise KeyboardInterrupt
+        code: int = app(standalone_mode=False) or ExitCode.SUCCESS
     except ScdaError as error:
-        code = _fail(error.exit_code, str(error))
+        return _fail(error.exit_code, str(error))
     except TyperException as error:
-        said = error.format_message()  # nothing where the help was shown instead
-        code = _fail(UsageError.exit_code, said) if said else UsageError.exit_code
+        message = error.format_message()  # empty where the help was shown instead
+        return _fail(ExitCode.USAGE, message) if message else ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
-        code = _fail(_INTERRUPTED, f"interrupted; {_AGAIN}")
+        code = ExitCode.INTERRUPTED
     except Terminated:
-        code = _fail(128 + signal.SIGTERM, f"stopped; {_AGAIN}")
+        return _fail(ExitCode.TERMINATED, f"terminated{_advice()}")
     except OSError as error:  # a full disk, a read-only folder
-        code = _fail(UsageError.exit_code, f"{error.filename or 'output'}: {error.strerror}")
+        return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror}")
     except Exception as error:  # the outermost shell: whatever arrives here is a bug
-        code = _crash(error)
-    sys.exit(code)
+        return _crash(error)
+    # Typer, too, answers Ctrl-C with this code.
+    return _fail(code, f"interrupted{_advice()}") if code == ExitCode.INTERRUPTED else code
 
 
-def _heed_sigterm() -> None:
-    def stop(number: int, frame: Any) -> None:
-        raise Terminated
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
 
-    signal.signal(signal.SIGTERM, stop)
+
+def _advice() -> str:
+    return "; rerun with --resume to continue" if _RESUMABLE & set(sys.argv[1:2]) else ""
 
 
 def _fail(code: int, message: str) -> int:
@@ -53,4 +70,5 @@ def _fail(code: int, message: str) -> int:
 def _crash(error: Exception) -> int:
     if "--verbose" in sys.argv:
         traceback.print_exception(error)
-    return _fail(1, f"a bug: {error!r}; --verbose shows where")
+    advice = "rerun with --verbose for a traceback"
+    return _fail(ExitCode.INTERNAL_ERROR, f"internal error: {error!r}; {advice}")

@@ -227,7 +227,7 @@ def test_a_labelling_that_is_stopped_says_how_to_go_on(
     out = ("--out", tmp_path / "x.csv")
     with monkeypatch.context() as patched:
         patched.setattr("scda.adapt.runtime.progress.Reporter.done", stop)
-        message = "interrupted; --resume goes on with the same command (train, label)"
+        message = "interrupted; rerun with --resume to continue"
         refused(scda("label", bundle, photos, *out), 130, message)
     assert scda("label", bundle, photos, *out, "--resume").returncode == 0
 
@@ -452,13 +452,16 @@ def test_a_list_is_labelled_with_a_summary(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--engine", "dask"), "--engine dask; want local or ray"),
-        (("--engine", "ray", "--resume"), "--resume is not for --engine ray"),
-        (("--engine", "ray", "--max-errors", "0"), "--max-errors is not for --engine ray"),
-        (("--engine", "ray", "--sort-into", "x"), "--sort-into is not for --engine ray"),
-        (("--engine", "ray", "--embeddings", "x.npy"), "--embeddings is not for --engine ray"),
-        (("--engine", "ray", "--workers", "2"), "--workers is not for --engine ray"),
-        (("--engine", "ray", "--image-root", "x"), "--image-root is not for --engine ray"),
+        (("--engine", "dask"), "--engine is 'dask'; expected local or ray"),
+        (("--engine", "ray", "--resume"), "--engine ray does not support --resume"),
+        (("--engine", "ray", "--max-errors", "0"), "--engine ray does not support --max-errors"),
+        (("--engine", "ray", "--sort-into", "x"), "--engine ray does not support --sort-into"),
+        (
+            ("--engine", "ray", "--embeddings", "x.npy"),
+            "--engine ray does not support --embeddings",
+        ),
+        (("--engine", "ray", "--workers", "2"), "--engine ray does not support --workers"),
+        (("--engine", "ray", "--image-root", "x"), "--engine ray does not support --image-root"),
         (("--engine", "ray"), "--engine ray wants one, a folder or URI for Parquet"),
     ],
 )
@@ -470,4 +473,6 @@ def test_engines_refuse_what_they_cannot_do(
 
 
 def test_uris_need_the_ray_engine(scda: Scda, bundle: Path) -> None:
-    refused(scda("label", bundle, "s3://a/b", "--out", "x.csv"), 2, "s3://a/b: for URIs there")
+    refused(
+        scda("label", bundle, "s3://a/b", "--out", "x.csv"), 2, "s3://a/b: a URI needs --engine ray"
+    )

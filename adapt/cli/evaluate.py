@@ -1,0 +1,37 @@
+"""`scda-adapt evaluate`: the metrics of a bundle on labelled images."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from scda.adapt.cli.errors import ExitCode
+from scda.adapt.cli.options import AsJson, Bundle, Provider, Quiet, Threads, Verbose
+from scda.adapt.cli.output import print_json, print_table
+from scda.adapt.cli.predictor import load
+from scda.models.extras import needs_extra
+
+
+def evaluate(
+    bundle: Bundle,
+    labelled: Annotated[Path, typer.Argument(help="Target images in class folders.")],
+    as_json: AsJson = False,
+    provider: Provider = "auto",
+    threads: Threads = 0,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Measure a bundle on labelled target images; shares are in percent."""
+    with needs_extra("train"):
+        from scda.adapt.evaluation.evaluate import evaluate as measure
+        from scda.adapt.evaluation.evaluate import score
+    from scda.adapt.runtime.progress import Reporter
+
+    predictor = load(bundle, provider=provider, threads=threads)
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        reporter.begin("evaluating", 0)
+        scored = score(predictor, labelled, on_progress=reporter.done)
+        fields = measure(scored, predictor)
+    print_json(fields) if as_json else print_table(fields)
+    if scored.rejected:
+        raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)

@@ -1,0 +1,35 @@
+"""`scda-adapt inspect`: the contents of a bundle."""
+
+from typing import Annotated
+
+import typer
+
+from scda.adapt.cli.options import AsJson, Bundle, Verbose
+from scda.adapt.cli.output import print_json
+from scda.adapt.cli.predictor import load
+
+
+def inspect(
+    bundle: Bundle,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Check every checksum and compare the parity images."),
+    ] = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show the contents of a bundle."""
+    from scda.models.bundle import bundle_folder, read_manifest
+
+    folder = bundle_folder(bundle)
+    manifest = read_manifest(folder, checked=verify)
+    if as_json:
+        print_json(manifest.to_json())
+    else:
+        typer.echo(f"bundle {manifest.id}, status: {', '.join(manifest.status)}")
+        for info in manifest.classes:
+            nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
+            typer.echo(f"{info.class_id}  {info.size:6} images  {info.label}{nearest}")
+    if verify:
+        load(folder)
+        typer.echo("verified: checksums, model, index, parity images", err=True)

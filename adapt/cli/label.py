@@ -1,0 +1,187 @@
+"""`scda-adapt label`: a folder of images becomes a table of labels."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from scda.adapt.cli.errors import ExitCode
+from scda.adapt.cli.options import Bundle, Quiet, Verbose
+from scda.adapt.cli.predictor import load
+from scda.models.errors import UsageError
+
+_input = partial(typer.Option, rich_help_panel="Input")
+_output = partial(typer.Option, rich_help_panel="Output")
+_speed = partial(typer.Option, rich_help_panel="Speed")
+
+
+def label(
+    bundle: Bundle,
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(help="Folders, files or quoted patterns; URIs with --engine ray."),
+    ] = None,
+    out: Annotated[
+        list[str] | None,
+        _output(
+            help="Table to write, by its ending: .csv, .jsonl, .parquet, .labelstudio.json or "
+            ".fiftyone.json; may be repeated; - prints CSV."
+        ),
+    ] = None,
+    embeddings: Annotated[
+        Path | None,
+        _output(help="File ending in .npy for the features, one row per file."),
+    ] = None,
+    sort_into: Annotated[
+        Path | None,
+        _output(help="New folder to sort the files into, one folder per class."),
+    ] = None,
+    mode: Annotated[
+        str, _output(metavar="copy|hardlink|symlink", help="How files get into class folders.")
+    ] = "copy",
+    summary_file: Annotated[
+        Path | None,
+        _output("--summary", help="JSON file for counts, rate and provider."),
+    ] = None,
+    min_confidence: Annotated[
+        float,
+        _output(min=0, max=1, help="Confidence below which the column `review` is true."),
+    ] = 0.0,
+    top: Annotated[
+        int | None,
+        _output(min=1, help="Number of entries in `top`; default: 5."),
+    ] = None,
+    image_root: Annotated[
+        str | None,
+        _output(help="URL or path under which Label Studio finds the images."),
+    ] = None,
+    files_from: Annotated[
+        str | None,
+        _input(
+            help="List of files in place of IMAGES, by lines or by NUL; - reads standard input."
+        ),
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        _input(help="Pattern of files to label, such as '*.jpg' or 'a/*'; may be repeated."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        _input(help="Pattern of files to leave out; wins over --include; may be repeated."),
+    ] = None,
+    follow_symlinks: Annotated[
+        bool,
+        _input("--follow-symlinks", help="Include linked folders."),
+    ] = False,
+    recursive: Annotated[bool, _input(help="Include the images of sub-folders.")] = True,
+    batch_size: Annotated[
+        int | None,
+        _speed(min=1, help="Number of images per call of the model; default: 8, on a GPU 32."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        _speed(
+            min=0, help="Number of decoding processes; 0 decodes in this one; default: one per CPU."
+        ),
+    ] = None,
+    provider: Annotated[
+        str, _speed(metavar="auto|cpu|cuda", help="Device of the model in ONNX Runtime.")
+    ] = "auto",
+    threads: Annotated[
+        int,
+        _speed(min=0, help="Threads per batch; batches run in parallel."),
+    ] = 1,
+    engine: Annotated[
+        str,
+        _speed(
+            metavar="local|ray",
+            help="Where to label: on this machine, or on a Ray cluster (docs/labelling.md).",
+        ),
+    ] = "local",
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped labelling.")] = False,
+    max_errors: Annotated[
+        int | None, typer.Option(min=0, help="Largest number of failed files before giving up.")
+    ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Label images: one row per file, unusable files included."""
+    local_only = {
+        "--sort-into": bool(sort_into),
+        "--embeddings": bool(embeddings),
+        "--image-root": bool(image_root),
+        "--workers": workers is not None,
+        "--resume": resume,
+        "--max-errors": max_errors is not None,
+    }
+    _check_engine(engine, images or [], [name for name, is_given in local_only.items() if is_given])
+    from scda.adapt.runtime.progress import Reporter
+    from scda.serve.labelling.label import label as label_images
+    from scda.serve.labelling.outputs import DEFAULTS, Options
+    from scda.serve.labelling.ray.engine import label_on_ray
+    from scda.serve.labelling.sources import FileSelection
+    from scda.serve.labelling.throughput import Throughput
+
+    common: dict[str, Any] = {
+        "options": Options(
+            embeddings=embeddings,
+            sort_into=sort_into,
+            summary=summary_file,
+            mode=mode,
+            image_root=DEFAULTS.image_root if image_root is None else image_root,
+            top=top,
+            min_confidence=min_confidence,
+        ),
+        "selection": FileSelection(
+            recursive=recursive,
+            follow_links=follow_symlinks,
+            include=tuple(include or ()),
+            exclude=tuple(exclude or ()),
+        ),
+        "files_from": files_from,
+        "batch_size": batch_size,
+    }
+    reporter = Reporter(quiet=quiet, verbose=verbose)
+    if engine == "ray":
+        summary = label_on_ray(
+            load(bundle, provider="cpu", threads=threads),  # a driver without a GPU leads others
+            images or [],
+            out or [],
+            provider=provider,
+            threads=threads,
+            progress=sys.stderr.isatty() and not quiet,
+            **common,
+        )
+    else:
+        predictor, throughput = load(bundle, provider=provider, threads=threads), Throughput()
+        with reporter:
+            reporter.begin("labelling", 0)
+            summary = label_images(
+                predictor,
+                list(map(Path, images or [])),
+                out or [],
+                workers=workers,
+                resume=resume,
+                max_errors=max_errors,
+                on_progress=lambda done, total, failed: reporter.done(
+                    done, total, note=throughput.describe(done, failed)
+                ),
+                **common,
+            )
+    for line in summary.lines():
+        reporter.say(line)
+    if summary.num_failed:
+        raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)
+
+
+def _check_engine(engine: str, images: list[str], local_only: list[str]) -> None:
+    """Refuse inputs and options that an engine cannot take."""
+    if engine not in ("local", "ray"):
+        raise UsageError(f"--engine is {engine!r}; expected local or ray")
+    uris = [image for image in images if "://" in image]
+    if engine == "local" and uris:
+        raise UsageError(f"{uris[0]}: a URI needs --engine ray")
+    if engine == "ray" and local_only:
+        raise UsageError(f"--engine ray does not support {local_only[0]}; leave it out")

@@ -1,0 +1,28 @@
+"""What commands print: one JSON object, or a table of names and values."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def print_json(fields: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line, in ASCII."""
+    typer.echo(json.dumps(fields, ensure_ascii=True))
+
+
+def print_table(fields: Mapping[str, Any]) -> None:
+    """Print one line per name and value; a list is one line as well."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        text = (", ".join(value) or "none") if isinstance(value, list) else value
+        typer.echo(f"{name:{width}}  {text}")
+
+
+def print_report_hint(bundle: Path) -> None:
+    """Say how the report, which does not follow names by itself, gets the current ones."""
+    run = bundle.resolve().parent
+    if (run / "report.html").is_file():
+        typer.echo(f"run `scda-adapt report {run}` to write the names into the report", err=True)

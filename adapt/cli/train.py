@@ -1,0 +1,95 @@
+"""`scda-adapt train`: two folders become a run with a bundle and a report."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from scda.adapt.cli.errors import ExitCode
+from scda.adapt.cli.options import AsJson, Quiet, Verbose, given, with_config_options
+from scda.adapt.cli.output import print_json, print_table
+from scda.adapt.config import resolve
+from scda.models.cache import user_cache
+from scda.models.extras import needs_extra
+
+if TYPE_CHECKING:
+    from scda.adapt.pipeline.run import Trained
+
+
+@with_config_options
+def train(
+    context: typer.Context,
+    source: Annotated[Path, typer.Option(help="Folder of labelled images: one folder per class.")],
+    target: Annotated[Path, typer.Option(help="Folder of unlabelled images, in any sub-folders.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; must be new.")],
+    recursive: Annotated[bool, typer.Option(help="Include the images of sub-folders.")] = True,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Scan the folders, print the plan and stop.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with any option of the configuration.", rich_help_panel="Configuration"
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for backbone features; default: the user's cache folder.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        bool,
+        typer.Option(
+            "--tensorboard",
+            help="Write event files for TensorBoard into the run.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+    **options: Any,
+) -> None:
+    """Adapt a classifier to an unlabelled folder and discover the classes it lacks."""
+    with needs_extra("train"):
+        from scda.adapt.data.dataset import Job, plan
+        from scda.adapt.pipeline.run import train as run_job
+        from scda.adapt.runtime.progress import Reporter
+
+    job = Job(
+        source=source,
+        target=target,
+        out=out,
+        cache=cache or user_cache() / "features",
+        config=resolve(given(context, options), config),
+        recursive=recursive,
+        overwrite=overwrite,
+        resume=resume,
+        tensorboard=tensorboard,
+    )
+    if dry_run:
+        planned = plan(job)
+        print_json(planned) if as_json else print_table(planned)
+        return
+    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+        trained = run_job(job, reporter)
+    if trained:  # the main process of a distributed run
+        _print_result(trained, out, as_json=as_json)
+
+
+def _print_result(trained: "Trained", out: Path, *, as_json: bool) -> None:
+    manifest = trained.manifest
+    discovered = len(manifest.classes) - manifest.num_known
+    if as_json:
+        print_json({"bundle": str(out / "bundle"), "id": manifest.id, "k_star": discovered})
+    else:
+        for note in manifest.run["notes"]:
+            typer.echo(f"note: {note}", err=True)
+        typer.echo(f"{discovered} discovered classes")
+        typer.echo(f"report: {out / 'report.html'}\nbundle: {out / 'bundle'}")
+    if trained.rejected:
+        raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)
