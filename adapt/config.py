@@ -18,7 +18,8 @@ _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
 class TrainConfig:
     """Configuration of one run; stored in the run and in its bundle.
 
-    The defaults are the preset `robust`. docs/method.md explains the choices by their numbers.
+    The defaults are the preset `robust`; `from_preset` starts from another one. docs/method.md
+    explains the choices by their numbers.
 
     Raises:
         UsageError: If a value has another type, is out of bounds or contradicts another one.
@@ -233,6 +234,11 @@ class TrainConfig:
             stated.check(getattr(self, name))
         if self.k and self.novel == "no":
             raise UsageError(f"k is {self.k} and novel is 'no'; expected one of them")
+
+    @classmethod
+    def from_preset(cls, preset: str, **options: Any) -> "TrainConfig":
+        """Return the configuration of a preset with the given options in place of its own."""
+        return resolve({**options, "preset": preset})
 
     def pretrain_length(self, num_known: int) -> int:
         """Return the number of pre-training steps: each known class is seen 640 times in it."""

@@ -72,7 +72,8 @@ def train(
         source: Labelled images: a folder with one folder per class.
         target: Folder of unlabelled images, in any order of folders.
         out: Folder of the run; new, unless `resume` or `overwrite` is given.
-        config: Configuration of the run; None takes the defaults.
+        config: Configuration of the run, of a preset by `TrainConfig.from_preset`; None takes the
+            defaults.
         cache: Folder for backbone features; None takes the user's cache folder.
         recursive: Whether to include the images of sub-folders.
         resume: Whether to continue a stopped run in `out`.

@@ -88,7 +88,8 @@ def adapt(
         >>> import scda
         >>> blob = np.random.default_rng(0).normal(size=(3, 50, 8)) + 6 * np.eye(3, 8)[:, None]
         >>> source, labels = blob[:2].reshape(100, 8), np.repeat(["cat", "dog"], 50)
-        >>> result = scda.adapt(source, labels, blob.reshape(150, 8))
+        >>> config = scda.TrainConfig(rounds=2, k_max=5, novel="yes")
+        >>> result = scda.adapt(source, labels, blob.reshape(150, 8), config=config)
         >>> result.predictions.shape
         (150,)
     """

@@ -227,3 +227,11 @@ def test_a_benchmarks_preset_is_its_column_of_the_hyper_parameters(
     assert config.backbone_lr_scale == 1.0  # the paper has one learning rate
     for field in ("adversary", "head_widths", "batchnorm", "pretrain_steps", "round_steps"):
         assert getattr(config, field) == getattr(paper, field)
+
+
+def test_from_preset_takes_the_values_of_the_preset_and_those_given() -> None:
+    config = TrainConfig.from_preset("paper", seed=3)
+    assert config == resolve({"preset": "paper", "seed": 3})
+    assert config.adversary != TrainConfig().adversary
+    with pytest.raises(UsageError, match="preset"):
+        TrainConfig.from_preset("nothing")

@@ -39,6 +39,7 @@ def serve(path: str) -> None:
 def train() -> scda.Model:
     config = scda.TrainConfig(seed=1)
     assert_type(config, TrainConfig)
+    assert_type(scda.TrainConfig.from_preset("paper", rounds=2), TrainConfig)
     try:
         run = scda.train("labelled/", Path("new/"), "run", config=config, resume=True, quiet=True)
     except (scda.UsageError, scda.DataError, scda.GateError) as error:
