@@ -44,7 +44,7 @@ def predicted_by_torch(tiny: TinyData, run: Path) -> Answers:
     """From the last checkpoint: the trained modules themselves, no ONNX in between."""
     backbone = load_backbone("conv4", weights=tiny.weights)
     form = Networks(FeatureHead(backbone.width, (512, 256, 256)), torch.nn.Identity())
-    state = load(run / "checkpoints", form, torch.Generator())
+    state = load(run / "checkpoints", form)
     assert state is not None
     module = PixelClassifier(backbone, state.networks.head, state.networks.classifier).eval()
     paths = sorted(tiny.target.iterdir())

@@ -19,7 +19,7 @@ from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
 from scda.adapt.export.finish import finalise, make_bundle
 from scda.adapt.pipeline.events import check_tensorboard, open_events
-from scda.adapt.pipeline.watch import Watch, steps_before
+from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, clear, open_run, settle_config
 from scda.adapt.runs.tables import write_discovery, write_rejected
@@ -143,14 +143,9 @@ def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: R
         if not distributed.is_main():
             return work()
         classes, images = len(data.class_names), len(data.target)
-        watch = Watch(run, reporter, events, job.config, classes, images)
-        watch.begin()
-        return work(
-            on_step=watch.on_step,
-            on_discovery=watch.on_discovery,
-            on_stage=watch.on_stage,
-            on_resume=watch.on_resume,
-        )
+        run_reporter = RunReporter(run, reporter, events, job.config, classes, images)
+        run_reporter.begin()
+        return work(callbacks=run_reporter.callbacks)
 
 
 def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs | None:

@@ -1,4 +1,4 @@
-"""Signals that stop a training run: the first waits for the step under way, the second does not."""
+"""Signals that stop a run: the first waits for the step under way, the second acts at once."""
 
 import signal
 import threading
@@ -13,35 +13,35 @@ class Terminated(BaseException):
     """SIGTERM arrived."""
 
 
-class Deferred:
-    """While it is entered, the first SIGINT or SIGTERM is only noted; leaving it then stops.
+class DeferredSignals:
+    """Context in which the first SIGINT or SIGTERM is only noted; it is raised on exit.
 
-    A second signal does what it did before, at once. Outside the main thread, which alone gets
-    signals, and for a signal that is ignored, it changes nothing.
+    A second signal acts at once, as it did before. The context changes nothing outside the main
+    thread, the only one that receives signals, and nothing for a signal that is ignored.
     """
 
-    def __init__(self, agreed: Callable[[int], int] = int) -> None:
-        """Nothing was noted yet.
+    def __init__(self, agree: Callable[[int], int] = int) -> None:
+        """Create a context that has noted no signal.
 
         Args:
-            agreed: Of the signal noted here, 0 for none, makes that of all processes of a run.
+            agree: Maps the signal noted in this process, 0 for none, to that of all processes.
         """
-        self._noted, self._agreed = 0, agreed
-        self._before: dict[int, Any] = {}
+        self._noted, self._agree = 0, agree
+        self._previous: dict[int, Any] = {}
 
-    def heard(self) -> bool:
-        """Return whether a signal arrived, here or at another process of the run."""
-        agreed = self._agreed(self._noted)
-        if agreed:  # else one that was noted meanwhile waits for the next step, where all hear it
+    def received(self) -> bool:
+        """Return whether a signal arrived, in this process or another one of the run."""
+        agreed = self._agree(self._noted)
+        if agreed:  # a signal noted meanwhile waits for the next step, when all processes see it
             self._noted = agreed
         return agreed != 0
 
     def __enter__(self) -> Self:
-        """Note signals from here on."""
+        """Begin to note signals."""
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._note)
+                    self._previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(
@@ -50,8 +50,13 @@ class Deferred:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Raise KeyboardInterrupt or Terminated for what was noted."""
-        self._give_back()
+        """Restore the handlers.
+
+        Raises:
+            KeyboardInterrupt: If SIGINT was noted.
+            Terminated: If SIGTERM was noted.
+        """
+        self._restore()
         if self._noted == signal.SIGINT:
             raise KeyboardInterrupt from None
         if self._noted:
@@ -59,8 +64,8 @@ class Deferred:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._noted = number
-        self._give_back()
+        self._restore()
 
-    def _give_back(self) -> None:
-        while self._before:
-            signal.signal(*self._before.popitem())
+    def _restore(self) -> None:
+        while self._previous:
+            signal.signal(*self._previous.popitem())

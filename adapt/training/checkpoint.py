@@ -1,4 +1,4 @@
-"""The state of a run after a stage, or inside one, as tensors and plain values only."""
+"""Checkpoints: a `RunState` as a file of tensors and plain values."""
 
 import copy
 import dataclasses
@@ -6,26 +6,25 @@ import io
 import pickle
 import zipfile
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import nn
 
-from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.discovery_io import pack, pack_findings, unpack, unpack_findings
-from scda.adapt.discovery.findings import Finding
 from scda.adapt.runtime import rng
 from scda.adapt.training.loop import Progress
 from scda.adapt.training.networks import Networks
+from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
-T = TypeVar("T")
+LAYOUT = 2  # of the fields; a checkpoint of another layout is refused
 KEPT = 2
 PAUSED = "paused.pt"
+_MODULES = ("head", "classifier", "backbone")  # the backbone has no weights unless it learns
 _READ_ERRORS = (
     AttributeError,
     EOFError,
@@ -37,123 +36,69 @@ _READ_ERRORS = (
     pickle.UnpicklingError,
     zipfile.BadZipFile,
     zlib.error,
-)  # what damaged bytes were seen to raise, or may
+)  # errors that damaged bytes raise, or may raise
 
 
-@dataclass(frozen=True)
-class State:
-    """Where a run stands: `round` stages after pre-training are done."""
+def save(folder: Path, state: RunState) -> None:
+    """Write a checkpoint, atomically.
 
-    round: int
-    networks: Networks
-    discovery: Discovery | None
-    unknown_share: float  # of the target, predicted as no known class, 0 to 1
-    findings: tuple[Finding, ...] = ()  # of the stage
-
-
-@dataclass(frozen=True)
-class Pause:
-    """A stage that a signal stopped; the state before it is in its own checkpoint."""
-
-    round: int  # under way
-    networks: Networks
-    discovery: Discovery | None
-    progress: Progress
-    returns: int  # to the state before the stage, so far
-    generator: Tensor  # its state before the first step: the sampler's place follows from the steps
-
-
-def save(folder: Path, state: State, generator: Generator) -> None:
-    """Write a checkpoint and drop all but the last two.
-
-    Between stages there is no optimiser and no sampler: each stage starts new ones.
-    """
-    fields = {
-        **_fields(state),
-        "unknown_share": state.unknown_share,
-        "findings": pack_findings(state.findings),
-        "generator": generator.get_state(),
-    }
-    _write(folder / f"round-{state.round:04d}.pt", fields)
-    torn = folder.glob(".*.pt.*")  # what a kill left half-written
-    for old in (*_newest_first(folder)[KEPT:], *torn, folder / PAUSED):
-        old.unlink(missing_ok=True)
-
-
-def save_pause(folder: Path, pause: Pause) -> None:
-    """Write what a stage needs to go on inside it."""
-    fields = {
-        **_fields(pause),
-        "progress": dataclasses.asdict(pause.progress),
-        "returns": pause.returns,
-        "generator": pause.generator,
-    }
-    _write(folder / PAUSED, fields)
-
-
-def load(folder: Path, form: Networks, generator: Generator) -> State | None:
-    """Return the newest checkpoint that can be read, and set all random generators to it.
+    The checkpoint of a finished stage replaces the one inside that stage and all but the last two.
 
     Args:
-        folder: The run's checkpoints.
-        form: Of F; a copy gets the weights, and a C of its own.
-        generator: Of the batches.
+        folder: Folder of the run's checkpoints.
+        state: After a stage, or inside one.
+    """
+    name = PAUSED if state.progress else f"round-{state.stage:04d}.pt"
+    buffer = io.BytesIO()
+    torch.save(_to_fields(state), buffer)
+    folder.mkdir(exist_ok=True)
+    write_atomically(folder / name, buffer.getvalue())
+    if not state.progress:
+        incomplete = folder.glob(".*.pt.*")  # left by a kill
+        for old in (*_newest_first(folder)[KEPT:], *incomplete, folder / PAUSED):
+            old.unlink(missing_ok=True)
+
+
+def load(folder: Path, like: Networks) -> RunState | None:
+    """Return the newest finished stage that can be read, and restore all random generators to it.
+
+    Args:
+        folder: Folder of the run's checkpoints.
+        like: Networks of the same architecture; a copy of them gets the weights and its own C.
+
+    Returns:
+        The state; None if the folder holds no checkpoint of a finished stage.
 
     Raises:
-        GateError: If there are checkpoints and none fits this model.
+        GateError: If no checkpoint can be read for this model, or one has another layout.
     """
-
-    def state_of(fields: dict[str, Any]) -> State:
-        state = State(
-            fields["round"],
-            _networks(fields, form),
-            unpack(fields["discovery"]),
-            fields["unknown_share"],
-            unpack_findings(fields["findings"]),
-        )
-        generator.set_state(fields["generator"])
-        return state
-
     paths = _newest_first(folder)
-    for path in paths:
-        if state := _read(path, state_of):
-            return state
+    if state := _first_readable(paths, like):
+        return state
     if paths:
-        raise GateError(f"{folder}: no checkpoint can be read; start again with --overwrite")
+        raise GateError(
+            f"{folder}: no checkpoint can be read; rerun with --overwrite to start again"
+        )
     return None
 
 
-def load_pause(folder: Path, form: Networks, round_number: int) -> Pause | None:
-    """Return the pause of this stage, if there is one, and set all random generators to it.
+def load_paused(folder: Path, like: Networks, stage: int) -> RunState | None:
+    """Return the state inside a stage, and restore all random generators to it.
 
-    One that cannot be read costs no more than the stage.
+    An unreadable file costs no more than the steps of that stage.
 
     Args:
-        folder: The run's checkpoints.
-        form: Of F; a copy gets the weights, and a C of its own.
-        round_number: Of the stage that comes next.
+        folder: Folder of the run's checkpoints.
+        like: Networks of the same architecture; a copy of them gets the weights and its own C.
+        stage: Number of the stage that comes next.
+
+    Returns:
+        The state; None if the run was not stopped inside that stage.
+
+    Raises:
+        GateError: If the file has another layout.
     """
-
-    def pause_of(fields: dict[str, Any]) -> Pause | None:
-        if fields["round"] != round_number:  # of a stage that was finished since
-            return None
-        return Pause(
-            fields["round"],
-            _networks(fields, form),
-            unpack(fields["discovery"]),
-            Progress(**fields["progress"]),
-            fields["returns"],
-            fields["generator"],
-        )
-
-    return _read(folder / PAUSED, pause_of)
-
-
-def _write(path: Path, fields: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    torch.save({**fields, "random": rng.capture()}, buffer)
-    path.parent.mkdir(exist_ok=True)
-    write_atomically(path, buffer.getvalue())
+    return _first_readable([folder / PAUSED], like, stage)
 
 
 def _newest_first(folder: Path) -> list[Path]:
@@ -162,35 +107,61 @@ def _newest_first(folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: int(path.stem[6:]), reverse=True)
 
 
-def _read(path: Path, read: Callable[[dict[str, Any]], T]) -> T | None:
-    """Return what `read` makes of a file's fields; None where it is damaged or of another model."""
-    try:
-        with zipfile.ZipFile(path) as archive:  # torch itself does not look at the checksums
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile(path.name)
-        fields = torch.load(path, map_location="cpu", weights_only=True)
-        found = read(fields)
-        if found is not None:
-            rng.restore(fields["random"])
-    except _READ_ERRORS:
-        return None
-    return found
+def _first_readable(
+    paths: Iterable[Path], like: Networks, stage: int | None = None
+) -> RunState | None:
+    """Return the first state that is not damaged and fits the model and, if given, the stage."""
+    for path in paths:
+        try:
+            fields = _read(path)
+            if stage in (None, fields["stage"]):
+                state = _from_fields(fields, like)
+                rng.restore(fields["random"])
+                return state
+        except _READ_ERRORS:
+            continue
+    return None
 
 
-def _fields(of: State | Pause) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:  # torch itself does not verify the checksums
+        if archive.testzip() is not None:
+            raise zipfile.BadZipFile(path.name)
+    fields: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    if fields.get("layout") != LAYOUT:
+        raise GateError(
+            f"{path}: a checkpoint with an incompatible layout, of another version of scda; finish "
+            "the run with that version, or rerun with --overwrite to start again"
+        )
+    return fields
+
+
+def _to_fields(state: RunState) -> dict[str, Any]:
+    modules = {name: getattr(state.networks, name).state_dict() for name in _MODULES}
     return {
-        "round": of.round,
-        "head": of.networks.head.state_dict(),
-        "classifier": of.networks.classifier.state_dict(),
-        "backbone": of.networks.backbone.state_dict(),  # empty where it does not learn
-        "discovery": pack(of.discovery),
+        **vars(state),
+        "layout": LAYOUT,
+        "networks": modules,
+        "discovery": pack(state.discovery),
+        "progress": state.progress and dataclasses.asdict(state.progress),
+        "findings": pack_findings(state.findings),
+        "random": rng.capture(),
     }
 
 
-def _networks(fields: dict[str, Any], form: Networks) -> Networks:
-    outputs, width = fields["classifier"]["weight"].shape
-    classifier = nn.Linear(width, outputs).to(form.device)
-    networks = dataclasses.replace(copy.deepcopy(form), classifier=classifier)
-    for part in ("head", "classifier", "backbone"):
-        getattr(networks, part).load_state_dict(fields[part])
+def _from_fields(fields: dict[str, Any], like: Networks) -> RunState:
+    values = {field.name: fields[field.name] for field in dataclasses.fields(RunState)}
+    values["networks"] = _networks(fields["networks"], like)
+    values["discovery"] = unpack(fields["discovery"])
+    values["progress"] = fields["progress"] and Progress(**fields["progress"])
+    values["findings"] = unpack_findings(fields["findings"])
+    return RunState(**values)
+
+
+def _networks(modules: dict[str, Any], like: Networks) -> Networks:
+    outputs, width = modules["classifier"]["weight"].shape
+    classifier = nn.Linear(width, outputs).to(like.device)
+    networks = dataclasses.replace(copy.deepcopy(like), classifier=classifier)
+    for name in _MODULES:
+        getattr(networks, name).load_state_dict(modules[name])
     return networks

@@ -80,7 +80,13 @@ def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
 
 
 @torch.no_grad()
-def reject_more(networks: Networks, num_known: int, nats: float) -> None:
-    """Add to the logits of everything that is no known class."""
+def add_unknown_bias(networks: Networks, num_known: int, nats: float) -> None:
+    """Add a constant to the logits of all outputs that are no known class.
+
+    Args:
+        networks: Networks whose C is changed in place.
+        num_known: Number of known classes, K.
+        nats: Number to add; more predicts more images unknown.
+    """
     assert isinstance(networks.classifier, nn.Linear)
     networks.classifier.bias[num_known:] += nats

@@ -1,199 +1,196 @@
-"""One stage of a run: trained, stopped by a signal, tried again, reported and saved."""
+"""What surrounds the stages of a run: checkpoints, signals, restarts after divergence, reports."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
-import numpy as np
-import torch
-from scipy.sparse import csr_array
-from torch import Generator, Tensor, nn
+from torch import Generator
 
-from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.findings import Finding
-from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.runtime import distributed
-from scda.adapt.runtime.signals import Deferred
+from scda.adapt.runtime.signals import DeferredSignals
 from scda.adapt.training import checkpoint
-from scda.adapt.training.inputs import Inputs, Pseudo
-from scda.adapt.training.loop import Diverged, OnStep, Progress, Stopped, pretrain, retrain
-from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
+from scda.adapt.training.loop import Diverged, OnStep, Progress, Stopped
+from scda.adapt.training.networks import Networks
+from scda.adapt.training.state import RunState
+from scda.models.errors import UsageError
 
-_MOST_RETURNS = 3  # of one stage, to the state before it
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What one stage left behind; round 0 is pre-training."""
-
-    round: int
-    unknown_share: float  # of the target, predicted as no known class, 0 to 1
-    losses: dict[str, float]  # of the last step that was not skipped
-    seconds: float  # since it was begun or gone on with
-    discovery: Discovery | None  # that the round was trained on
-    skipped: int = 0  # steps, for want of a finite loss
-    returns: int = 0  # to the state before, for want of several in a row
-    findings: tuple[Finding, ...] = ()
-
-
-OnStage = Callable[[Stage, Networks], None]
-
-
-def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
-    """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
-    candidates = discovery.candidates
-    rows = np.concatenate([candidates.known, candidates.implicit])
-    labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return Pseudo(torch.from_numpy(rows), torch.from_numpy(labels))
+_MAX_RESTARTS = 3  # of one stage
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The target as the backbone of the last stage sees it."""
+class Callbacks:
+    """Functions that a run calls as it advances.
 
-    target: Tensor  # (M, D_backbone)
+    Attributes:
+        on_step: Called after every optimiser step with its number and the losses by name.
+        on_discovery: Called before a round is trained with its number and k*.
+        on_stage: Called after pre-training and after every round with the state.
+        on_resume: Called if there was a checkpoint with the last finished stage, -1 for none, and
+            the steps done of the one after it.
+    """
 
-    @cached_property
-    def graph(self) -> csr_array:
-        """Return which images are neighbours."""
-        return neighbour_graph(self.target.numpy())
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What training made of a stage."""
-
-    round: int
-    networks: Networks
-    skipped: int  # steps
-    returns: int
+    on_step: Callable[[int, dict[str, float]], object] = lambda step, losses: None
+    on_discovery: Callable[[int, int], object] = lambda stage, k_star: None
+    on_stage: Callable[[RunState], object] = lambda state: None
+    on_resume: Callable[[int, int], object] = lambda stage, step: None
 
 
-@dataclass
-class Run:
-    """What happens around every stage: time, stops and returns, statistics, checkpoint, report."""
+class Train(Protocol):
+    """Train networks in place, and return the steps that were skipped."""
 
-    source: Labelled  # as the frozen backbone sees it, for pre-training
-    inputs: Inputs  # of the rounds
-    seen: Seen
-    num_known: int
-    config: TrainConfig
-    generator: Generator
-    checkpoints: Path | None
-    on_step: OnStep
-    on_discovery: Callable[[int, int], None]
-    on_stage: OnStage
-
-    @property
-    def target(self) -> Tensor:
-        """Return the target as it is seen now, (M, D_backbone)."""
-        return self.seen.target
-
-    def look(self, backbone: nn.Module) -> None:
-        """See the target with the backbone as a round left it."""
-        if self.config.batchnorm == "target":
-            self.inputs.refresh_batchnorm(backbone)
-        target = self.inputs.target(backbone)
-        if target is not self.target:
-            self.seen = Seen(target)
-
-    def begin(self) -> None:
-        """Start the clock of a stage."""
-        self._losses: dict[str, float] = {}
-        self._started = time.monotonic()
-
-    def trained(
-        self,
-        number: int,
-        fresh: Callable[[], Networks],
-        found: Discovery | None,
-        pause: checkpoint.Pause | None,
-        stop: Deferred,
-    ) -> Trained:
-        """Train a stage; where it diverges, again from its beginning, with other batches.
-
-        Args:
-            number: Of the stage.
-            fresh: Makes the networks it begins with.
-            found: What was discovered for it; None is pre-training.
-            pause: Where it was stopped.
-            stop: Asked after every step.
+    def __call__(
+        self, networks: Networks, generator: Generator, on_step: OnStep, progress: Progress
+    ) -> tuple[int, ...]:
+        """Train from `progress` on.
 
         Raises:
-            Stopped: If a signal arrived; where the stage stood is written by then.
-            Diverged: If it diverges once more after the last return.
+            Stopped: If `on_step` returns a true value.
+            Diverged: If the losses or the weights are not finite.
         """
-        returns = pause.returns if pause else 0
-        while True:
-            networks = pause.networks if pause else fresh()
-            distributed.broadcast_weights(networks.modules)
-            progress = pause.progress if pause else Progress()
-            begun = pause.generator if pause else self.generator.get_state()
-            self.generator.set_state(begun)
+
+
+class Runner:
+    """Runs the stages of a run; every one can be stopped, resumed and repeated.
+
+    Attributes:
+        failure: Why a stage after round 1 could not be finished; empty if all could.
+    """
+
+    def __init__(self, checkpoints: Path | None, callbacks: Callbacks) -> None:
+        """Create a runner.
+
+        Args:
+            checkpoints: Folder to resume from and to write the state of every stage to.
+            callbacks: Functions to call as the run advances.
+        """
+        self.failure = ""
+        self._checkpoints, self._callbacks = checkpoints, callbacks
+        self._generator = Generator()
+        self._paused: RunState | None = None
+        self._losses: dict[str, float] = {}
+
+    def resume(self, start: RunState) -> RunState:
+        """Return the state after the last finished stage; without a checkpoint this is `start`.
+
+        Raises:
+            UsageError: If the processes of the run do not share their checkpoints.
+            GateError: If the checkpoints cannot be read.
+        """
+        state, folder = start, self._checkpoints
+        if folder:
+            state = checkpoint.load(folder, start.networks) or start
+            self._paused = checkpoint.load_paused(folder, start.networks, state.stage + 1)
+        paused_at = self._paused.progress if self._paused else None
+        position = (state.stage, paused_at.step if paused_at else 0)
+        if set(distributed.all_gather_object(position)) != {position}:
+            raise UsageError(
+                f"{folder}: other processes find other checkpoints there; "
+                "use an --out on a disk that all machines share"
+            )
+        if state is not start or self._paused:
+            self._callbacks.on_resume(*position)
+        self._generator.set_state(state.generator)
+        return state
+
+    def discover(self, step: Callable[[], Discovery]) -> Discovery:
+        """Return what `step` discovers in rank 0, or what the stopped stage was training."""
+        if self._paused and self._paused.discovery:
+            return self._paused.discovery
+        return distributed.broadcast_from_main(step)
+
+    def run(
+        self,
+        before: RunState,
+        build: Callable[[], Networks],
+        train: Train,
+        assess: Callable[[RunState], RunState],
+        discovery: Discovery | None = None,
+    ) -> RunState:
+        """Run the stage after `before`, report it and write its checkpoint.
+
+        Args:
+            before: State after the last stage.
+            build: Returns the networks that the stage starts with.
+            train: Trains them.
+            assess: Adds to the state of the trained stage what its networks make of the target.
+            discovery: Classes that the stage trains.
+
+        Returns:
+            The new state; `before` if the stage diverges even after the last restart.
+
+        Raises:
+            Diverged: If no round was finished before.
+            KeyboardInterrupt: If SIGINT arrived; the state is saved.
+            Terminated: If SIGTERM arrived; the state is saved.
+        """
+        self._losses, started = {}, time.monotonic()
+        stage = replace(before, stage=before.stage + 1, discovery=discovery, restarts=0)
+        if discovery:
+            self._callbacks.on_discovery(stage.stage, discovery.k_star)
+        with DeferredSignals(distributed.all_reduce_max) as signals:
             try:
-                skipped = self._train(networks, found, progress, stop)
-                return Trained(number, networks, len(skipped), returns)
-            except Stopped as stopped:
-                if self.checkpoints:
-                    at = stopped.progress
-                    pause = checkpoint.Pause(number, networks, found, at, returns, begun)
-                    # All wait: the end of one makes torchrun stop the others.
-                    distributed.broadcast_from_main(
-                        partial(checkpoint.save_pause, self.checkpoints, pause)
-                    )
-                raise
-            except Diverged:
-                if returns == _MOST_RETURNS:
-                    raise
-                returns, pause = returns + 1, None
+                trained = self._train(stage, build, train, signals)
+            except Diverged as error:
+                self._fail(before, error)
+                return before
+            assessed = assess(trained)
+            seconds = time.monotonic() - started
+            state = replace(assessed, losses=self._losses, seconds=seconds)
+            # Reported before it is saved: a resumed run drops what was reported and not saved.
+            self._callbacks.on_stage(state)
+            if self._checkpoints and distributed.is_main():
+                checkpoint.save(self._checkpoints, state)
+        return state
 
     def _train(
-        self, networks: Networks, found: Discovery | None, progress: Progress, stop: Deferred
-    ) -> tuple[int, ...]:
-        settings = self.config, self.generator
+        self,
+        stage: RunState,
+        build: Callable[[], Networks],
+        train: Train,
+        signals: DeferredSignals,
+    ) -> RunState:
+        """Train a stage; if it diverges, train it again from its start, on other batches."""
+        start, self._paused = self._paused or self._begin(stage, build), None
+        while True:
+            try:
+                return self._attempt(start, train, signals)
+            except Diverged:
+                if start.restarts == _MAX_RESTARTS:
+                    raise
+                start = replace(self._begin(stage, build), restarts=start.restarts + 1)
 
+    def _begin(self, stage: RunState, build: Callable[[], Networks]) -> RunState:
+        return replace(stage, networks=build(), generator=self._generator.get_state())
+
+    def _attempt(self, start: RunState, train: Train, signals: DeferredSignals) -> RunState:
         def on_step(step: int, losses: dict[str, float]) -> bool:
             self._losses = losses or self._losses
-            self.on_step(step, losses)
-            return stop.heard()
+            self._callbacks.on_step(step, losses)
+            return signals.received()
 
-        if found is None:
-            frozen = replace(networks, backbone=nn.Identity())  # its input are features
-            return pretrain(frozen, self.source, self.target, *settings, on_step, progress)
-        pseudo, labels = pseudo_labelled(found, self.num_known), self.source.labels
-        return retrain(networks, self.inputs, labels, pseudo, *settings, on_step, progress)
+        distributed.broadcast_weights(start.networks.modules)
+        self._generator.set_state(start.generator)
+        try:
+            progress = start.progress or Progress()
+            skipped = train(start.networks, self._generator, on_step, progress)
+        except Stopped as stopped:
+            self._pause(replace(start, progress=stopped.progress))
+            raise
+        end = self._generator.get_state()
+        return replace(start, generator=end, progress=None, skipped=len(skipped))
 
-    def end(
-        self, stage: Trained, discovery: Discovery | None, before: checkpoint.State | None
-    ) -> checkpoint.State:
-        """Take stock of a stage, report it and write its checkpoint."""
-        if self.config.batchnorm == "target":
-            refresh_batchnorm(stage.networks, self.target)
-        predicted = infer(stage.networks, self.target)[0].argmax(dim=1)
-        share = (predicted >= self.num_known).float().mean().item()
-        findings: tuple[Finding, ...] = ()
-        if before and discovery:
-            findings = tuple(one_sided_game(before.unknown_share, share, discovery))
-        # Reported before it is saved: a resumed run drops what was reported and not saved.
-        self.on_stage(
-            Stage(
-                stage.round,
-                share,
-                self._losses,
-                time.monotonic() - self._started,
-                discovery,
-                stage.skipped,
-                stage.returns,
-                findings,
-            ),
-            stage.networks,
+    def _pause(self, state: RunState) -> None:
+        if self._checkpoints:
+            # All processes wait: when one ends, torchrun stops the others.
+            distributed.broadcast_from_main(partial(checkpoint.save, self._checkpoints, state))
+
+    def _fail(self, before: RunState, error: Diverged) -> None:
+        if before.stage < 1:
+            raise Diverged(f"{error}; no round was finished, so there is no bundle") from None
+        self.failure = (
+            f"round {before.stage + 1}: {error}; the bundle is that of round {before.stage}"
         )
-        state = checkpoint.State(stage.round, stage.networks, discovery, share, findings)
-        if self.checkpoints and distributed.is_main():
-            checkpoint.save(self.checkpoints, state, self.generator)
-        return state

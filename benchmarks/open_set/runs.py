@@ -21,8 +21,9 @@ from scda.adapt.evaluation import metrics
 from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
 from scda.adapt.training.algorithm import adapt
-from scda.adapt.training.networks import Networks, infer
-from scda.adapt.training.runner import Stage
+from scda.adapt.training.networks import infer
+from scda.adapt.training.runner import Callbacks
+from scda.adapt.training.state import RunState
 from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features
@@ -79,12 +80,12 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
     rounds: list[Labels] = []
     k_rounds: list[int] = []
 
-    def keep(stage: Stage, networks: Networks) -> None:
-        logits, _ = infer(networks, inputs.target)
+    def keep(state: RunState) -> None:
+        logits, _ = infer(state.networks, inputs.target)
         rounds.append(logits.argmax(dim=1).numpy())
         k_rounds.append(logits.shape[1] - num_known)
 
-    adapted = adapt(inputs.source, inputs.target, config, on_stage=keep)
+    adapted = adapt(inputs.source, inputs.target, config, callbacks=Callbacks(on_stage=keep))
     logits, features = infer(adapted.networks, inputs.target)
     probabilities = logits.softmax(dim=1).numpy()
     seconds = time.process_time() - started

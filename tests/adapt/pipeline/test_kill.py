@@ -15,7 +15,7 @@ import pytest
 
 from scda.adapt.data.dataset import Job
 from scda.adapt.pipeline.run import train
-from scda.adapt.pipeline.watch import Watch
+from scda.adapt.pipeline.run_reporter import RunReporter
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import read_manifest
@@ -33,14 +33,14 @@ def die(*_: Any, **__: Any) -> None:
 
 
 def at_step(stage: int, at: int) -> None:
-    whole = Watch.on_step
+    whole = RunReporter.on_step
 
-    def on_step(self: Watch, step: int, losses: dict[str, float]) -> None:
+    def on_step(self: RunReporter, step: int, losses: dict[str, float]) -> None:
         whole(self, step, losses)
         if (self._stage, step) == (stage, at):
             die()
 
-    pytest.MonkeyPatch().setattr(Watch, "on_step", on_step)
+    pytest.MonkeyPatch().setattr(RunReporter, "on_step", on_step)
 
 
 def in_pretraining() -> None:
@@ -48,7 +48,7 @@ def in_pretraining() -> None:
 
 
 def in_discovery() -> None:
-    pytest.MonkeyPatch().setattr("scda.adapt.training.algorithm.discover", die)
+    pytest.MonkeyPatch().setattr("scda.adapt.training.discovery_step.discover", die)
 
 
 def in_retraining() -> None:

@@ -14,9 +14,9 @@ from scda.adapt.data.dataset import Job, plan
 from scda.adapt.pipeline.run import train
 from scda.adapt.runs.folder import RunFolder, clear
 from scda.adapt.runtime.progress import Reporter
-from scda.adapt.training import runner
-from scda.adapt.training.checkpoint import State
 from scda.adapt.training.losses import class_confusion
+from scda.adapt.training.runner import Runner
+from scda.adapt.training.state import RunState
 from scda.models.bundle import Manifest, checksums, read_manifest
 from scda.models.errors import DataError, GateError, UsageError
 from tests.conftest import HIDDEN, KNOWN, TinyData
@@ -100,16 +100,16 @@ def test_a_stopped_run_goes_on_to_the_same_bundle(
     class Stopped(BaseException):
         pass
 
-    whole = runner.Run.end
+    whole = Runner.run
 
-    def end(self: runner.Run, *what: Any) -> State:
+    def run_stage(self: Runner, *what: Any) -> RunState:
         state = whole(self, *what)
-        if state.round == stage:
+        if state.stage == stage:
             raise Stopped
         return state
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Run, "end", end)
+        patch.setattr(Runner, "run", run_stage)
         with pytest.raises(Stopped):
             run(tiny.job(tmp_path / "run"))
     resumed = run(tiny.job(tmp_path / "run", resume=True))
@@ -338,13 +338,13 @@ def test_an_image_that_vanishes_while_training_is_named(
 ) -> None:
     target = tmp_path / "target"
     shutil.copytree(tiny.target, target)
-    whole = runner.Run.end
+    whole = Runner.run
 
-    def end(self: runner.Run, *what: Any) -> State:
+    def run_stage(self: Runner, *what: Any) -> RunState:
         shutil.rmtree(target, ignore_errors=True)
         return whole(self, *what)
 
-    monkeypatch.setattr(runner.Run, "end", end)
+    monkeypatch.setattr(Runner, "run", run_stage)
     with pytest.raises(DataError, match=r"target/.*: changed while training"):
         run(tiny.job(tmp_path / "run", target=target))
     assert not (tmp_path / "run" / "bundle").exists()

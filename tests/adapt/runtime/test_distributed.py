@@ -23,7 +23,7 @@ from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runs.tables import read_discovery
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.progress import Reporter
-from scda.adapt.runtime.signals import Deferred, Terminated
+from scda.adapt.runtime.signals import DeferredSignals, Terminated
 from scda.adapt.training.checkpoint import PAUSED
 from scda.adapt.training.finetune import TunedBackbone
 from scda.adapt.training.losses import class_confusion, class_correlation
@@ -130,7 +130,7 @@ def everything() -> dict[str, Any]:
         "means": means,
         "weights": linear.weight.sum().item(),
         "gradients": [gradient.tolist() for gradient in gradients(7)],
-        "heard": hear(),
+        "received": receive(),
     }
 
 
@@ -163,18 +163,18 @@ def refused(work: Callable[[], object]) -> str:
     return str(raised.value)
 
 
-def hear() -> list[Any]:
+def receive() -> list[Any]:
     """Send a signal to the second process alone."""
-    heard, ended = [], ""
+    received, ended = [], ""
     try:
-        with Deferred(distributed.all_reduce_max) as stop:
-            heard.append(stop.heard())
+        with DeferredSignals(distributed.all_reduce_max) as signals:
+            received.append(signals.received())
             if distributed.rank():
                 os.kill(os.getpid(), signal.SIGTERM)
-            heard.append(stop.heard())
+            received.append(signals.received())
     except Terminated:
         ended = "terminated"
-    return [*heard, ended]
+    return [*received, ended]
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +231,7 @@ def test_a_step_of_two_is_the_step_of_one(two: list[dict[str, Any]]) -> None:
 
 
 def test_a_signal_to_one_process_stops_all_at_the_same_step(two: list[dict[str, Any]]) -> None:
-    assert [one["heard"] for one in two] == [[False, True, "terminated"]] * 2
+    assert [one["received"] for one in two] == [[False, True, "terminated"]] * 2
 
 
 def test_alone_nothing_is_shared() -> None:

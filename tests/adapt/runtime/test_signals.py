@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scda.adapt.runtime.signals import Deferred, Terminated
+from scda.adapt.runtime.signals import DeferredSignals, Terminated
 
 SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 
@@ -35,12 +35,12 @@ def send(number: int) -> None:
 def test_the_first_signal_waits_for_the_end(number: int, error: type[BaseException]) -> None:
     asked = []
 
-    def step(stop: Deferred) -> None:
-        asked.append(stop.heard())
+    def step(stop: DeferredSignals) -> None:
+        asked.append(stop.received())
         send(number)
-        asked.append(stop.heard())
+        asked.append(stop.received())
 
-    with pytest.raises(error), Deferred() as stop:
+    with pytest.raises(error), DeferredSignals() as stop:
         step(stop)
     assert asked == [False, True]
 
@@ -52,8 +52,8 @@ def test_a_signal_that_comes_while_others_are_asked_is_heard_at_the_next_step() 
         return noted
 
     heard = []
-    with pytest.raises(Terminated), Deferred(nobody_yet) as stop:
-        heard += [stop.heard(), stop.heard()]
+    with pytest.raises(Terminated), DeferredSignals(nobody_yet) as stop:
+        heard += [stop.received(), stop.received()]
     assert heard == [False, True]
 
 
@@ -66,7 +66,7 @@ def test_the_second_signal_does_not_wait(number: int, error: type[BaseException]
         send(number)
         steps.append("never")
 
-    with pytest.raises(error) as raised, Deferred():
+    with pytest.raises(error) as raised, DeferredSignals():
         step()
     assert steps == []
     assert isinstance(raised.value.__context__, AtOnce)
@@ -74,23 +74,23 @@ def test_the_second_signal_does_not_wait(number: int, error: type[BaseException]
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_afterwards_signals_do_what_they_did(number: int) -> None:
-    with Deferred() as stop:
+    with DeferredSignals() as stop:
         pass
-    assert not stop.heard()
+    assert not stop.received()
     with pytest.raises(AtOnce):
         send(number)
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with Deferred() as stop:
+    with DeferredSignals() as stop:
         send(signal.SIGINT)
-        assert not stop.heard()
+        assert not stop.received()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_an_error_goes_its_way() -> None:
-    with pytest.raises(ValueError, match="of the step"), Deferred():
+    with pytest.raises(ValueError, match="of the step"), DeferredSignals():
         raise ValueError("of the step")
 
 
@@ -98,8 +98,8 @@ def test_a_thread_that_gets_no_signals_may_train() -> None:
     asked: list[bool] = []
 
     def train() -> None:
-        with Deferred() as stop:
-            asked.append(stop.heard())
+        with DeferredSignals() as stop:
+            asked.append(stop.received())
 
     thread = threading.Thread(target=train)
     thread.start()

@@ -24,11 +24,12 @@ from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.discovery.selection import Candidates
 from scda.adapt.evaluation.metrics import Labels, acc_novel, open_set
 from scda.adapt.runtime.signals import Terminated
-from scda.adapt.training import algorithm
-from scda.adapt.training.algorithm import Adapted, adapt
+from scda.adapt.training import discovery_step
+from scda.adapt.training.algorithm import Adapted, adapt, pseudo_labelled
 from scda.adapt.training.losses import class_confusion
 from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
-from scda.adapt.training.runner import Stage, pseudo_labelled
+from scda.adapt.training.runner import Callbacks
+from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
 
 WIDTH, KNOWN, HIDDEN, EACH = 8, 3, 2, 30
@@ -79,7 +80,7 @@ FEW_NEW = few_new()
 @dataclass
 class Watched:
     adapted: Adapted
-    stages: list[Stage]
+    stages: list[RunState]
 
 
 def run(
@@ -89,13 +90,13 @@ def run(
     *,
     source: Labelled = SOURCE,
 ) -> Watched:
-    stages: list[Stage] = []
+    stages: list[RunState] = []
     adapted = adapt(
         source,
         target,
         settings,
         checkpoints=folder,
-        on_stage=lambda stage, networks: stages.append(stage),
+        callbacks=Callbacks(on_stage=stages.append),
     )
     return Watched(adapted, stages)
 
@@ -141,7 +142,7 @@ def test_c_has_one_output_per_known_and_discovered_class(usual: Watched) -> None
 
 
 def test_stages_tell_what_happened(usual: Watched) -> None:
-    assert [stage.round for stage in usual.stages] == [0, 1, 2]
+    assert [stage.stage for stage in usual.stages] == [0, 1, 2]
     assert usual.stages[0].discovery is None
     assert set(usual.stages[0].losses) == {"source", "adversarial", "known_confusion"}
     assert set(usual.stages[2].losses) == {"source", "pseudo", "confusion"}
@@ -157,7 +158,9 @@ def test_c_is_reset_in_every_round_and_f_goes_on() -> None:
         SOURCE,
         TARGET.features,
         config(novel="yes", pretrain_steps=2, round_steps=2),
-        on_stage=lambda stage, nets: seen.append((nets.head, nets.classifier)),
+        callbacks=Callbacks(
+            on_stage=lambda state: seen.append((state.networks.head, state.networks.classifier))
+        ),
     )
     heads, classifiers = zip(*seen, strict=True)
     assert len(set(map(id, classifiers))) == 3
@@ -169,7 +172,8 @@ def test_c_is_reset_in_every_round_and_f_goes_on() -> None:
 def test_every_step_is_reported_with_its_losses() -> None:
     steps: list[int] = []
     settings = config(novel="yes", pretrain_steps=3, round_steps=2)
-    adapt(SOURCE, TARGET.features, settings, on_step=lambda step, losses: steps.append(step))
+    callbacks = Callbacks(on_step=lambda step, losses: steps.append(step))
+    adapt(SOURCE, TARGET.features, settings, callbacks=callbacks)
     assert steps == [1, 2, 3, 1, 2, 1, 2]
 
 
@@ -285,16 +289,19 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
         given.append(logits)
         return discover(logits, *args, **kwargs)
 
-    monkeypatch.setattr(algorithm, "discover", look)
+    monkeypatch.setattr(discovery_step, "discover", look)
+
+    def keep(state: RunState) -> None:
+        if state.stage == 0:
+            alone.append(infer(state.networks, TARGET.features)[0].numpy())
+
     fields: dict[str, Any] = {"novel": "yes", "pretrain_steps": 5, "round_steps": 2}
     for reach in (0.9, 0.0):
         adapt(
             SOURCE,
             TARGET.features,
             config(propagation_alpha=reach, rounds=1, **fields),
-            on_stage=lambda stage, nets: (
-                None if stage.round else alone.append(infer(nets, TARGET.features)[0].numpy())
-            ),
+            callbacks=Callbacks(on_stage=keep),
         )
     graph = neighbour_graph(TARGET.features.numpy())
     np.testing.assert_array_equal(given[0], propagate(alone[0], graph, 0.9))
@@ -351,12 +358,13 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
     for killed_after in (0, 1, 2):
         folder = tmp_path / str(killed_after)
 
-        def kill(stage: Stage, networks: Networks, last: int = killed_after) -> None:
-            if stage.round == last:
+        def kill(state: RunState, last: int = killed_after) -> None:
+            if state.stage == last:
                 raise KilledError
 
+        stopping = Callbacks(on_stage=kill)
         with pytest.raises(KilledError):
-            adapt(SOURCE, TARGET.features, settings, checkpoints=folder, on_stage=kill)
+            adapt(SOURCE, TARGET.features, settings, checkpoints=folder, callbacks=stopping)
         torch.rand(7)  # what another process draws in between is another matter
         resumed: list[tuple[int, int]] = []
         again = adapt(
@@ -364,7 +372,7 @@ def test_a_run_killed_after_any_round_ends_with_the_same_weights(
             TARGET.features,
             settings,
             checkpoints=folder,
-            on_resume=lambda *at, seen=resumed: seen.append(at),
+            callbacks=Callbacks(on_resume=lambda *at, seen=resumed: seen.append(at)),
         )
         # The round under way is lost, and no other: a stage is reported before it is saved.
         assert resumed == ([(killed_after - 1, 0)] if killed_after else [])
@@ -399,8 +407,9 @@ def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_to_the_same_weights(
             TARGET.features,
             settings,
             checkpoints=tmp_path,
-            on_step=on_step,
-            on_stage=lambda at, networks: finished.append(at.round),
+            callbacks=Callbacks(
+                on_step=on_step, on_stage=lambda state: finished.append(state.stage)
+            ),
         )
     assert steps[-1] == (stage, 4)
     torch.rand(7)
@@ -410,7 +419,7 @@ def test_a_signal_ends_a_run_after_the_step_and_it_goes_on_to_the_same_weights(
         TARGET.features,
         settings,
         checkpoints=tmp_path,
-        on_resume=lambda *at: resumed.append(at),
+        callbacks=Callbacks(on_resume=lambda *at: resumed.append(at)),
     )
     assert resumed == [(stage - 1, 4)]
     expected = weights(whole)
@@ -440,15 +449,14 @@ def test_a_stage_that_diverges_is_tried_again_from_the_state_before(
     lost = range(5, 8) if stage == 0 else range(13, 16)  # steps 5 to 7, or 3 to 5 of round 1
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", Losing(lost))
     steps: list[int] = []
-    found: list[Stage] = []
+    found: list[RunState] = []
     adapted = adapt(
         SOURCE,
         TARGET.features,
         config(**SHORT),
-        on_step=lambda step, losses: steps.append(step),
-        on_stage=lambda at, networks: found.append(at),
+        callbacks=Callbacks(on_step=lambda step, losses: steps.append(step), on_stage=found.append),
     )
-    assert [at.returns for at in found] == [int(at.round == stage) for at in found]
+    assert [at.restarts for at in found] == [int(at.stage == stage) for at in found]
     once = [list(range(1, 11)), list(range(1, 7)), list(range(1, 7))]
     once.insert(stage, list(range(1, 7 if stage == 0 else 5)))  # the third in a row is the end
     assert steps == list(chain(*once))
@@ -471,9 +479,15 @@ def test_a_run_stopped_after_a_return_ends_with_the_same_weights(
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Terminated):
-        adapt(SOURCE, TARGET.features, config(**SHORT), checkpoints=tmp_path, on_step=on_step)
+        adapt(
+            SOURCE,
+            TARGET.features,
+            config(**SHORT),
+            checkpoints=tmp_path,
+            callbacks=Callbacks(on_step=on_step),
+        )
     again = run(config(**SHORT), folder=tmp_path)
-    assert again.stages[0].returns == 1
+    assert again.stages[0].restarts == 1
     expected = weights(whole)
     values = weights(again.adapted).items()
     assert all(torch.equal(expected[name], value) for name, value in values)
@@ -485,7 +499,7 @@ def test_a_run_that_diverges_time_and_again_leaves_the_last_good_round(
     good = weights(run(config(**SHORT, rounds=1)).adapted)
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", Losing(range(17, 999)))
     found = run(config(**SHORT))
-    assert [stage.round for stage in found.stages] == [0, 1]
+    assert [stage.stage for stage in found.stages] == [0, 1]
     assert all(torch.equal(good[name], value) for name, value in weights(found.adapted).items())
     assert re.match(
         r"round 2: training diverged at step 3; try a smaller --lr than 0\.01; .* of round 1$",
@@ -519,12 +533,13 @@ def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in
     for killed_after in range(4):
         folder = tmp_path / str(killed_after)
 
-        def kill(stage: Stage, networks: Networks, last: int = killed_after) -> None:
-            if stage.round == last:
+        def kill(state: RunState, last: int = killed_after) -> None:
+            if state.stage == last:
                 raise KilledError
 
+        stopping = Callbacks(on_stage=kill)
         with pytest.raises(KilledError):
-            adapt(MANY_SOURCE, FEW_NEW.features, settings, checkpoints=folder, on_stage=kill)
+            adapt(MANY_SOURCE, FEW_NEW.features, settings, checkpoints=folder, callbacks=stopping)
         again = run(settings, FEW_NEW.features, folder, source=MANY_SOURCE).adapted
         expected = weights(few.adapted)
         assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
@@ -551,7 +566,7 @@ def test_a_damaged_last_checkpoint_costs_one_round(tmp_path: Path) -> None:
     whole = run(settings, folder=tmp_path).adapted
     (tmp_path / "round-0002.pt").write_bytes(b"torn")
     found = run(settings, folder=tmp_path)
-    assert [stage.round for stage in found.stages] == [2]
+    assert [stage.stage for stage in found.stages] == [2]
     expected = weights(whole)
     assert all(torch.equal(expected[n], value) for n, value in weights(found.adapted).items())
 
@@ -572,12 +587,14 @@ def test_class_numbers_stay_from_round_to_round(monkeypatch: pytest.MonkeyPatch)
         labels = found.implicit_labels
         return replace(found, implicit_labels=1 - labels if next(turns) else labels)
 
-    monkeypatch.setattr(algorithm, "discover", another_order)
+    monkeypatch.setattr(discovery_step, "discover", another_order)
     adapt(
         SOURCE,
         TARGET.features,
         config(novel="yes", k=2, rounds=3),
-        on_stage=lambda stage, _: rounds.append(stage.discovery) if stage.discovery else None,
+        callbacks=Callbacks(
+            on_stage=lambda state: rounds.append(state.discovery) if state.discovery else None
+        ),
     )
     for before, after in pairwise(rounds):
         old = dict(zip(before.candidates.implicit, before.implicit_labels, strict=True))

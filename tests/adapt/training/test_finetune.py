@@ -15,7 +15,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Data, job_backbone, read_data
 from scda.adapt.data.scan import scan_source, scan_target
 from scda.adapt.pipeline.run import train
-from scda.adapt.pipeline.watch import Watch
+from scda.adapt.pipeline.run_reporter import RunReporter
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.runtime.signals import Terminated
 from scda.adapt.training import checkpoint
@@ -25,6 +25,7 @@ from scda.adapt.training.inputs import Pseudo
 from scda.adapt.training.loop import Progress, Stopped, retrain
 from scda.adapt.training.losses import class_confusion
 from scda.adapt.training.networks import Networks, infer
+from scda.adapt.training.runner import Callbacks
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.bundle import read_manifest
 from scda.models.network import FeatureHead, PixelClassifier
@@ -251,12 +252,14 @@ def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_backbone(
             2,
             workers=1,
             checkpoints=tmp_path,
-            on_step=interrupt,
-            on_stage=lambda stage, nets: finished.append(stage.round),
+            callbacks=Callbacks(
+                on_step=interrupt, on_stage=lambda state: finished.append(state.stage)
+            ),
         )
     assert apart == {True}
     resumed: list[tuple[int, int]] = []
-    again = run(data, tiny, 2, checkpoints=tmp_path, on_resume=lambda *at: resumed.append(at))
+    callbacks = Callbacks(on_resume=lambda *at: resumed.append(at))
+    again = run(data, tiny, 2, checkpoints=tmp_path, callbacks=callbacks)
     assert resumed == [(1, 10)]
     one, two = state(whole.networks.modules), state(again.networks.modules)
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -280,7 +283,7 @@ def test_losses_that_are_no_numbers_lead_back_to_the_last_good_backbone(
         return retrain(networks, *rest)
 
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", confusion)
-    monkeypatch.setattr("scda.adapt.training.runner.retrain", watched)
+    monkeypatch.setattr("scda.adapt.training.algorithm.retrain", watched)
     adapted = run(data, tiny, 2)
     assert adapted.failure.startswith("round 2: training diverged")
     expected = state(good.networks.backbone)
@@ -324,9 +327,9 @@ class DeathError(Exception):
 def test_a_run_that_ended_inside_a_round_goes_on_to_the_same_bundle(
     signalled: bool, tuned_run: Path, tiny: TinyData, tmp_path: Path
 ) -> None:
-    whole = Watch.on_step
+    whole = RunReporter.on_step
 
-    def end(self: Watch, step: int, losses: dict[str, float]) -> None:
+    def end(self: RunReporter, step: int, losses: dict[str, float]) -> None:
         whole(self, step, losses)
         if (self._stage, step) == (2, 3) and signalled:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -334,7 +337,7 @@ def test_a_run_that_ended_inside_a_round_goes_on_to_the_same_bundle(
             raise DeathError  # nothing is written any more, as by SIGKILL
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watch, "on_step", end)
+        patch.setattr(RunReporter, "on_step", end)
         with pytest.raises(Terminated if signalled else DeathError):
             tuned(tiny, tmp_path / "run")
     left = {path.name for path in (tmp_path / "run/checkpoints").iterdir()}
@@ -356,7 +359,7 @@ def test_a_run_that_learns_ends_in_a_bundle_that_holds_what_was_learnt(
     _, exported = session.run(np.stack(pixels))
     head, tuned = FeatureHead(128, (512, 256, 256)), TunedBackbone(backbone, "all")
     form = Networks(head, nn.Identity(), tuned)
-    saved = checkpoint.load(tmp_path / "run/checkpoints", form, Generator())
+    saved = checkpoint.load(tmp_path / "run/checkpoints", form)
     assert saved is not None
     trained = saved.networks.backbone
     assert isinstance(trained, TunedBackbone)
