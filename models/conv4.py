@@ -1,7 +1,7 @@
 """Conv4: the small convolutional backbone of the demo.
 
-Tiny pictures do not need a large network: four 3x3 convolutions train in about a minute on
-two CPU cores and export to ONNX with a dynamic batch.
+Tiny images need no large network: four 3x3 convolutions train in about a minute on two CPU cores
+and export to ONNX with a dynamic batch.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _BLOCK_LAYERS = 3
 
 
 def _block(inputs: int, outputs: int) -> list[nn.Module]:
-    """One 3x3 convolution, batch norm and ReLU, as layers that keep the picture's size."""
+    """One 3x3 convolution, batch norm and ReLU, as layers that keep the size of the image."""
     convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=False)
     return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
@@ -33,7 +33,7 @@ class Conv4(nn.Module):
         first, second, third, fourth = _WIDTHS
         self.num_features: int = fourth
         self.layers = nn.Sequential(
-            # The demo's pictures are enlarged 8x8 cells: larger maps would cost time, show nothing.
+            # The images of the demo are enlarged 8x8 cells; larger maps would show no more.
             nn.AvgPool2d(4),
             *_block(3, first),
             *_block(first, second),
@@ -45,10 +45,10 @@ class Conv4(nn.Module):
         self.last_stage = frozenset(f"layers.{name}" for name in names)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Map pictures to feature vectors.
+        """Map images to feature vectors.
 
         Args:
-            images: Normalised pictures, float (N, 3, H, W), with H and W of at least 8 pixels.
+            images: Normalised images, float (N, 3, H, W), with H and W of at least 8 pixels.
 
         Returns:
             Features, float (N, num_features), none of them negative.

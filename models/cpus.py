@@ -1,4 +1,4 @@
-"""How many CPUs this process may really use."""
+"""Number of CPUs that this process may use."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cpus() -> int:
-    """Return the CPUs of the affinity mask, capped by the container's quota; at least 1.
+    """Return the number of CPUs in the affinity mask, capped by the container's quota; at least 1.
 
     Thread pools sized to the host instead of the container lose most of their speed.
     """

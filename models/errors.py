@@ -1,20 +1,20 @@
-"""Every error a user can cause, as one small tree.
+"""Every error that a user can cause, as one small hierarchy.
 
 ScdaError
 ├── UsageError     a wrong option, path or setting           exit code 2
-├── DataError      the data is there and cannot be used      exit code 4
+├── DataError      the data exists and cannot be used        exit code 4
 ├── GateError      a gate failed: bundle, parity, training   exit code 5
 └── ImageError     one image that cannot be used: a rejected file, a row, an HTTP answer
 """
 
 
 class ScdaError(Exception):
-    """An error that its message explains in one line: what was found, wanted, and to be done."""
+    """An error explained in one line: what was found, what was expected, and what to do."""
 
     exit_code = 1
 
     def __init__(self, message: str) -> None:
-        """Keep the message on one line, whatever a file's name or a library's text brings."""
+        """Join the lines of the message, which may quote a file name or a library."""
         super().__init__(" ".join(message.splitlines()))
 
 
@@ -25,19 +25,19 @@ class UsageError(ScdaError):
 
 
 class DataError(ScdaError):
-    """The data is there and cannot be used."""
+    """The data exists and cannot be used."""
 
     exit_code = 4
 
 
 class GateError(ScdaError):
-    """A bundle is incomplete, corrupt or of another schema, or an export drifted."""
+    """A bundle is incomplete, damaged or of another schema, or an export differs from its model."""
 
     exit_code = 5
 
 
 class ImageError(ScdaError):
-    """One image cannot be used; `code` is the contract's error code."""
+    """One image cannot be used; `code` is the stable error code."""
 
     exit_code = 3
 
@@ -47,5 +47,5 @@ class ImageError(ScdaError):
         self.code = code
 
     def __reduce__(self) -> tuple[type["ImageError"], tuple[str, str]]:
-        """Let the error come back from another process; Exception's own way knows one argument."""
+        """Support pickling: the default of Exception passes a single argument."""
         return type(self), (self.code, str(self))

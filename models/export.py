@@ -1,4 +1,4 @@
-"""PyTorch to one ONNX file that is the same model: checked on real images, or not written."""
+"""Export of a PyTorch model to one ONNX file, checked on real images."""
 
 import warnings
 from collections.abc import Sequence
@@ -29,17 +29,17 @@ def export_onnx(
     """Write a module that reads (N, H, W, 3) uint8 pixels as one ONNX file with a free N.
 
     Args:
-        module: Put into evaluation mode first: dropout and batch norm would train on, silently.
-        path: The file to write.
+        module: Module to export; it is put into evaluation mode.
+        path: File to write.
         crop_px: Side of the images, in pixels.
-        outputs: Names of what the module returns.
-        metadata: Kept in the file as `metadata_props`.
+        outputs: Names of the outputs.
+        metadata: Written to the file as `metadata_props`.
     """
     module.eval()
-    # Two images: with one, the exporter takes the batch for a constant.
+    # Two images: the exporter would fix a batch of one.
     example = torch.zeros((2, crop_px, crop_px, 3), dtype=torch.uint8)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own deprecations, about its own code
+        warnings.simplefilter("ignore")  # the exporter warns about its own code
         program = torch.onnx.export(
             module,
             (example,),
@@ -52,7 +52,7 @@ def export_onnx(
             verbose=False,
         )
     if program is None:
-        raise GateError("the ONNX exporter gave nothing")
+        raise GateError("the ONNX exporter returned no model")
     model = _anonymous(program.model_proto)
     onnx.helper.set_model_props(model, metadata or {})
     onnx.checker.check_model(model)
@@ -60,15 +60,15 @@ def export_onnx(
 
 
 def check_export(module: nn.Module, model: Path, pixels: Pixels) -> Reference:
-    """Return what torch gives for real images, after holding the ONNX file to it.
+    """Return the outputs of torch for real images, after comparing the ONNX file with them.
 
     Args:
-        module: A `PixelClassifier` on the CPU, in float32.
-        model: The file that `export_onnx` wrote of it.
+        module: `PixelClassifier` on the CPU, in float32.
+        model: File that `export_onnx` wrote from it.
         pixels: (N, H, W, 3) uint8, decoded images; compared at batch 1, 2 and N.
 
     Raises:
-        GateError: If a probability drifts by more than the tolerance.
+        GateError: If a probability differs by more than the tolerance.
     """
     module.eval()
     with torch.inference_mode():
@@ -79,7 +79,7 @@ def check_export(module: nn.Module, model: Path, pixels: Pixels) -> Reference:
 
 
 def _anonymous(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Strip what the exporter says of the machine: source paths, stack traces, doc strings."""
+    """Remove what the exporter records about the machine: paths, stack traces, doc strings."""
     model.doc_string = ""
     for function in model.functions:
         function.doc_string = ""

@@ -1,8 +1,7 @@
 """Bytes to an upright 8-bit RGB image: the one reader for training, labelling and serving.
 
-What a format leaves open is settled here once: EXIF rotation is applied, transparency is laid on
-white, 16-bit greys are scaled to 8 bits, an animation gives its first frame. Colour profiles are
-ignored.
+EXIF rotation is applied, transparency is composed on white, 16-bit greys are scaled to 8 bits, and
+an animation is read as its first frame. Colour profiles are ignored.
 """
 
 import io
@@ -26,13 +25,13 @@ from scda.models.errors import ImageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Pillow warns where we answer with an error; silencing it per call would not be safe in threads.
+# Pillow warns where this module raises; silencing it per call would not be safe in threads.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
 MAX_PIXELS = 50_000_000  # width x height as the header states them
 MAX_BYTES = 64 * 2**20
-MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole picture. libtiff's limit, too
+MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole image. libtiff has the same limit
 MAX_PLAIN_BYTES = 16 * 2**20  # of a PPM whose numbers are text: Pillow reads 2.5 MB of it a second
 
 MAX_READS = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
@@ -74,11 +73,10 @@ _TURNS = {
 
 
 class BoundedReader(io.BytesIO):
-    """A file in memory that refuses to be read after `MAX_READS` pieces.
+    """A file in memory that refuses to be read after `MAX_READS` reads.
 
-    Pillow's readers take a few microseconds for each piece of a file, however small, and nothing
-    else runs meanwhile. A file of a few megabytes made of nothing but tiny pieces would take many
-    seconds.
+    Pillow takes a few microseconds for each segment of a file, however small, and nothing else
+    runs meanwhile. A few megabytes of tiny segments alone would take many seconds.
     """
 
     def __init__(self, data: "ReadableBuffer") -> None:
@@ -90,14 +88,17 @@ class BoundedReader(io.BytesIO):
         """Return the next bytes.
 
         Raises:
-            ImageError: With code `cannot_decode`, once the pieces are used up.
+            ImageError: With code `cannot_decode`, after `MAX_READS` reads.
         """
-        piece = super().read(size)
+        data = super().read(size)
         # For each further segment Pillow copies all of the EXIF data that it has so far.
-        self._left -= MAX_READS // MAX_EXIF if piece.startswith(_EXIF) else 1
+        self._left -= MAX_READS // MAX_EXIF if data.startswith(_EXIF) else 1
         if self._left < 0:
-            raise ImageError("cannot_decode", "made of too many pieces; save it anew")
-        return piece
+            raise ImageError(
+                "cannot_decode",
+                "the file consists of too many small segments; save it again with an image program",
+            )
+        return data
 
 
 def read_file(
@@ -121,7 +122,7 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         with open(path, "rb", opener=_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ImageError("unreadable", "neither a file nor a link to one")
+                raise ImageError("unreadable", "not a regular file")
             data = file.read(max_bytes + 1)
     except OSError as error:
         raise ImageError("unreadable", f"cannot read: {error.strerror or error}") from None
@@ -129,12 +130,12 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         raise ImageError("unreadable", f"cannot read: {error}") from None
     if len(data) > max_bytes:
         size = f"{status.st_size:,} bytes"
-        raise ImageError("too_many_bytes", f"{size}, at most {max_bytes:,} are read")
+        raise ImageError("too_many_bytes", f"{size}; the limit is {max_bytes:,}")
     return data
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a named pipe, which a list may name, would else wait for its other end."""
+    """Open a file without blocking; a named pipe would wait for its other end."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -142,8 +143,8 @@ def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Return the image in `data`, upright, 8-bit RGB.
 
     Args:
-        data: A whole image file; its format is told by its content, never by a name.
-        max_pixels: Larger images are refused by their header, before they are decoded.
+        data: Content of an image file; the content decides its format.
+        max_pixels: Largest number of pixels, checked in the header before decoding.
 
     Raises:
         ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
@@ -152,7 +153,7 @@ def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 
 def decode(image: Image.Image, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Return an image from `open_image`, with its pixels, upright, 8-bit RGB.
+    """Decode an image from `open_image` to upright 8-bit RGB.
 
     Raises:
         ImageError: With code `too_many_pixels` or `cannot_decode`.
@@ -167,13 +168,13 @@ def decode(image: Image.Image, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
 
 
 def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Return the image with its header read and its pixels not yet.
+    """Return the image with only its header read.
 
     Raises:
         ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
     """
     if not data:
-        raise ImageError("empty", "the file has no bytes")
+        raise ImageError("empty", "the file is empty")
     factory = _factory(data[:16])
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
@@ -184,16 +185,16 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     except _DECODE_ERRORS as error:
         raise ImageError("cannot_decode", f"damaged header: {_one_line(error)}") from None
     if pixels > max_pixels:
-        raise ImageError("too_many_pixels", f"{pixels:,} pixels, at most {max_pixels:,} are read")
+        raise ImageError("too_many_pixels", f"{pixels:,} pixels; the limit is {max_pixels:,}")
     _check_markers(image, data)
     return image
 
 
 def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
-    """Return Pillow's reader for bytes that begin so; Pillow's own tests decide.
+    """Return the reader of Pillow that accepts a file beginning with these bytes.
 
     Raises:
-        ImageError: If they begin like none of `FORMATS`.
+        ImageError: If none of `FORMATS` accepts them.
     """
     Image.init()
     for name in FORMATS:
@@ -203,11 +204,13 @@ def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
             return factory
     if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
         raise ImageError("cannot_decode", "HEIC is not supported; convert it to JPEG or PNG")
-    raise ImageError("not_an_image", f"no known image signature: starts with {prefix[:4]!r}")
+    raise ImageError(
+        "not_an_image", f"not a supported image format: the file starts with {prefix[:4]!r}"
+    )
 
 
 def _pixels(image: Image.Image) -> int:
-    """Return how many pixels decoding takes: a TIFF's one tile may be larger than its image."""
+    """Return the number of pixels to decode; a single TIFF tile may exceed its image."""
     width, height = image.size
     if isinstance(image, TiffImageFile):
         tags = image.tag_v2
@@ -216,20 +219,25 @@ def _pixels(image: Image.Image) -> int:
 
 
 def _check_markers(image: Image.Image, data: bytes) -> None:
-    """Refuse what some decoders would let pass: work without end, and a missing end."""
-    # The count of the marker alone is quick and rarely too high: then the true count decides.
+    """Refuse what some decoders accept: work without end, and a missing end."""
+    # Counting the marker is quick and rarely too high; only then the scans are parsed.
     many_scans = isinstance(image, JpegImageFile) and data.count(_SCAN) > MAX_SCANS
     if many_scans and _scans(data) > MAX_SCANS:
-        raise ImageError("cannot_decode", f"JPEG of more than {MAX_SCANS} scans")
+        raise ImageError(
+            "cannot_decode", f"JPEG with more than {MAX_SCANS} scans; save it as a baseline JPEG"
+        )
     if data[:2] in _PLAIN and len(data) > MAX_PLAIN_BYTES:
-        raise ImageError("cannot_decode", f"PPM as text above {MAX_PLAIN_BYTES:,} bytes; want P6")
-    # Cut between two tiles it would be read, with black where the rest was.
+        raise ImageError(
+            "cannot_decode",
+            f"text PPM larger than {MAX_PLAIN_BYTES:,} bytes; save it as binary PPM (P6)",
+        )
+    # A file cut between two tiles would decode, with black in place of the rest.
     if image.format == "JPEG2000" and _END not in data:
-        raise ImageError("cannot_decode", "damaged JPEG2000: the end is missing")
+        raise ImageError("cannot_decode", "damaged JPEG2000: the end of the file is missing")
 
 
 def _scans(jpeg: bytes) -> int:
-    """Return how many passes over its pixels a JPEG asks for; a film behind it is not its own."""
+    """Return the number of scans of a JPEG; data appended behind its end is ignored."""
     scans, position = 0, 2
     while (marker := _JPEG_MARKER.search(jpeg, position)) and marker[0] != _END:
         scans += marker[0] == _SCAN
@@ -239,9 +247,9 @@ def _scans(jpeg: bytes) -> int:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Return the image turned as its EXIF tag asks; unreadable EXIF turns nothing.
+    """Return the image rotated as its EXIF tag says; unreadable EXIF is ignored.
 
-    ImageOps.exif_transpose would also rewrite the EXIF data, and fail on a tag that is no matter.
+    ImageOps.exif_transpose would also rewrite the EXIF data, and fail on irrelevant tags.
     """
     try:
         turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
@@ -254,7 +262,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return _from_16_bit(image)
     if image.mode in ("I", "F"):
-        raise ImageError("cannot_decode", f"{image.format} of 32-bit pixels, want 8 or 16 bits")
+        raise ImageError(
+            "cannot_decode", f"{image.format} with 32-bit pixels; expected 8 or 16 bits"
+        )
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
@@ -263,7 +273,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _from_16_bit(image: Image.Image) -> Image.Image:
-    # Pillow's own conversion clips at 255 and turns most 16-bit pictures white.
+    # Pillow's own conversion clips at 255 and turns most 16-bit images white.
     grey = np.asarray(image).astype(np.uint32)
     grey[grey == image.info.get("transparency", -1)] = 65535
     return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")

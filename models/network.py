@@ -16,7 +16,7 @@ class FeatureHead(nn.Sequential):
     """
 
     def __init__(self, backbone_width: int, widths: Sequence[int]) -> None:
-        """Stack the layers, as wide as `widths` says."""
+        """Stack one block per width."""
         layers: list[nn.Module] = []
         for before, after in zip([backbone_width, *widths], widths, strict=False):
             layers += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
@@ -49,7 +49,7 @@ class PixelClassifier(nn.Module):
     """All of F and C: (N, H, W, 3) uint8 → probabilities (N, C) and features (N, D)."""
 
     def __init__(self, backbone: Backbone, head: nn.Module, classifier: nn.Module) -> None:
-        """Put the three parts together."""
+        """Combine the three parts."""
         super().__init__()
         self.backbone, self.head, self.classifier = PixelBackbone(backbone), head, classifier
 

@@ -1,4 +1,4 @@
-"""Does this machine's session give what the training machine's torch gave?"""
+"""Check that a session reproduces the outputs of torch on the training machine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,13 @@ from scda.models.session import Session
 # Largest difference of a probability, float32. On a GPU sums run in another order, maybe in TF32.
 TOLERANCE = {"cpu": 1e-4, "cuda": 5e-3}
 
-# What numpy was seen to raise on a damaged archive.
+# Errors that NumPy raises for a damaged archive.
 _DAMAGED = (OSError, EOFError, LookupError, RuntimeError, TypeError, ValueError, BadZipFile)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A few decoded images and what the model is to answer for them."""
+    """A few decoded images with the expected outputs of the model."""
 
     pixels: Pixels  # (N, H, W, 3)
     probabilities: NDArray[np.float32]  # (N, C)
@@ -44,7 +44,7 @@ class Reference:
             GateError: If the file is damaged.
         """
         try:
-            # numpy leaves a damaged file open that it has opened itself.
+            # NumPy would leave a damaged file open if it opened the file itself.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return cls(arrays["pixels"], arrays["probabilities"], arrays["features"])
         except _DAMAGED as error:
@@ -57,14 +57,16 @@ def drift(session: Session, reference: Reference) -> float:
 
 
 def check_parity(session: Session, reference: Reference) -> float:
-    """Return the drift where it is within the provider's tolerance.
+    """Return the drift.
 
     Raises:
-        GateError: If it is not.
+        GateError: If it exceeds the tolerance of the provider.
     """
     largest, tolerance = drift(session, reference), TOLERANCE[session.provider]
     if not largest <= tolerance:  # a NaN must fail, too
-        raise GateError(f"parity: {session.provider} differs by {largest:.2g}, want {tolerance:g}")
+        raise GateError(
+            f"parity: {session.provider} differs by {largest:.2g}, expected {tolerance:g}"
+        )
     return largest
 
 
@@ -72,5 +74,7 @@ def _drift_at(session: Session, reference: Reference, size: int) -> float:
     probabilities, _ = session.run(reference.pixels[:size])
     expected = reference.probabilities[:size]
     if probabilities.shape != expected.shape:
-        raise GateError(f"parity: the model gives {probabilities.shape}, want {expected.shape}")
+        raise GateError(
+            f"parity: the model returns {probabilities.shape}, expected {expected.shape}"
+        )
     return float(np.abs(probabilities - expected).max())

@@ -1,4 +1,4 @@
-"""Pixels to predictions: the model's answer with names applied, distances, and doubts."""
+"""Pixels to predictions: labels with names applied, distances and uncertainty."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from scda.models.parity import Reference, check_parity
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
-TOP = 5  # entries of `nearest`, and of `top` if nobody asks for another number
+TOP = 5  # entries of `nearest`, and of `top` by default
 OUTLIER_QUANTILE = "q99"
 
 
@@ -50,7 +50,7 @@ class ClassShare(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What is said of one image; the same fields over HTTP and in every row."""
+    """The answer for one image; the same fields over HTTP and in every row."""
 
     label: str
     kind: str  # known | discovered | unknown
@@ -78,7 +78,7 @@ FIELDS = tuple(f.name for f in dataclasses.fields(Prediction))
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the model gave for N images."""
+    """Outputs of the model for N images."""
 
     probabilities: NDArray[np.float32]  # (N, C), names not yet applied
     features: NDArray[np.float32]  # (N, D)
@@ -86,7 +86,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class ActiveClass:
-    """A class that answers, as it is called now; `unknown` is one where some are dropped."""
+    """A class that predictions can have, with its current label; `unknown` if any is dropped."""
 
     class_id: str
     label: str
@@ -94,10 +94,10 @@ class ActiveClass:
 
 
 class Predictor:
-    """A loaded bundle: prepares images and answers for them."""
+    """A loaded bundle: prepares images and predicts their classes."""
 
     def __init__(self, folder: Path, manifest: Manifest, session: Session, index: faiss.Index):
-        """Put the parts together; `load_predictor` reads them."""
+        """Combine the parts that `load_predictor` reads."""
         self.folder, self.manifest, self.session = folder, manifest, session
         self._index = index
         self._id = manifest.id
@@ -106,7 +106,7 @@ class Predictor:
         self.rename(read_names(folder / NAMES, manifest.class_ids))
 
     def rename(self, names: Names) -> None:
-        """Answer with other names, merges and drops from now on."""
+        """Replace the names, merges and drops."""
         ids, matrix = merge_matrix(names, self.manifest.class_ids)
         known = {info.class_id: info for info in self.manifest.classes}
         labels = {i: names.label(known[i]) if i in known else UNKNOWN for i in ids}
@@ -116,7 +116,7 @@ class Predictor:
 
     @property
     def names(self) -> Names:
-        """The names in force."""
+        """The active names."""
         return self.active_names.names
 
     @property
@@ -138,18 +138,18 @@ class Predictor:
         return self.describe(self.run(pixels)) if len(pixels) else []
 
     def run(self, pixels: Sequence[Pixels]) -> Outputs:
-        """Return the bare outputs of the model for prepared images."""
+        """Return the raw outputs of the model for prepared images."""
         return Outputs(*self.session.run(np.stack(pixels)))
 
     def describe(
         self, outputs: Outputs, *, top: int = TOP, naming: "ActiveNames | None" = None
     ) -> list[Prediction]:
-        """Return the predictions that the outputs mean, under the names in force.
+        """Return the predictions for model outputs, under the active names.
 
         Args:
             outputs: From `run`.
-            top: Entries of each prediction's `top`; fewer where there are fewer classes.
-            naming: An earlier `active_names`, for who goes on to use its names.
+            top: Number of entries in `top`; at most the number of classes.
+            naming: Earlier value of `active_names`, to keep using its names.
         """
         naming = naming or self.active_names
         named = naming.merged_probabilities(outputs)  # (N, remaining)
@@ -190,7 +190,7 @@ class Predictor:
 
 @dataclass(frozen=True)
 class ActiveNames:
-    """The names in force, and what follows from them for this bundle."""
+    """The active names, and what follows from them for this bundle."""
 
     names: Names
     ids: tuple[str, ...]  # the classes that remain after merges and drops
@@ -205,18 +205,18 @@ class ActiveNames:
         return summed.clip(max=1)
 
     def share(self, position: int, confidence: float) -> ClassShare:
-        """Return an entry of `top`, of the class at a position in `ids`."""
+        """Return the entry of `top` for the class at a position in `ids`."""
         class_id = self.ids[position]
         return {"class_id": class_id, "label": self.labels[class_id], "confidence": confidence}
 
     def nearest(
         self, class_ids: list[str], distances: NDArray[np.float32], ids: NDArray[np.int64]
     ) -> list[ClassDistance]:
-        """Return `nearest` of one image, from the outputs found and their distances."""
+        """Return `nearest` of one image, from centroid ids and their distances."""
         entries: dict[str, ClassDistance] = {}
         for distance, output in zip(distances, ids, strict=True):
             class_id = self.names.resolve(class_ids[output])
-            if class_id not in entries:  # of merged classes the closest centroid speaks
+            if class_id not in entries:  # merged classes count with their closest centroid
                 entry: ClassDistance = {
                     "class_id": class_id,
                     "label": self.labels[class_id],
@@ -236,17 +236,17 @@ def _entropy(probabilities: NDArray[np.float32]) -> float:
 def load_predictor(
     folder: Path, *, provider: str = "auto", threads: int = 0, spinning: bool = True
 ) -> Predictor:
-    """Return a bundle ready to answer: every checksum, shape and parity image checked.
+    """Load a bundle after checking every checksum, shape and parity image.
 
     Args:
-        folder: A bundle, as `bundle_folder` gives it.
+        folder: Folder of the bundle, from `bundle_folder`.
         provider: As in `Session`.
         threads: As in `Session`.
         spinning: As in `Session`.
 
     Raises:
-        GateError: If the bundle is damaged, of another schema, or answers differently here.
-        UsageError: If the provider cannot be had.
+        GateError: If the bundle is damaged, of another schema, or fails the parity check.
+        UsageError: If the provider is not available.
     """
     manifest = read_manifest(folder)
     session = Session(folder / MODEL, provider=provider, threads=threads, spinning=spinning)
@@ -258,6 +258,6 @@ def load_predictor(
         (MODEL, session.crop_px, manifest.preprocessing.crop_px),
     ):
         if found != wanted:
-            raise GateError(f"{folder}: {what} does not fit {MANIFEST}: {found}, want {wanted}")
+            raise GateError(f"{folder}: {what} does not fit {MANIFEST}: {found}, expected {wanted}")
     check_parity(session, reference)
     return Predictor(folder, manifest, session, index)

@@ -1,4 +1,4 @@
-"""An image to the pixels the model reads: one definition, stored in the bundle as numbers."""
+"""Image to model input: one definition for training and serving, stored in the bundle."""
 
 import dataclasses
 import hashlib
@@ -19,12 +19,12 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocessing:
-    """How an image becomes model input; normalisation itself happens inside the model's graph."""
+    """How an image becomes model input; the graph of the model does the normalisation."""
 
-    resize_px: int  # the shorter side would have this length ...
-    crop_px: int  # ... and of that, this central square is kept
-    mean: tuple[float, float, float]  # per channel, on 0..255; in the graph
-    std: tuple[float, float, float]  # per channel, on 0..255; in the graph
+    resize_px: int  # length of the shorter side after resizing
+    crop_px: int  # side of the central square that is kept
+    mean: tuple[float, float, float]  # per channel, on 0 to 255; applied in the graph
+    std: tuple[float, float, float]  # per channel, on 0 to 255; applied in the graph
     interpolation: str = INTERPOLATION
     decoder: str = DECODER
 
@@ -35,7 +35,9 @@ class Preprocessing:
             ValueError: If the crop does not fit into the resized image.
         """
         if not 0 < self.crop_px <= self.resize_px:
-            raise ValueError(f"want 0 < crop <= resize, got {self.crop_px} and {self.resize_px} px")
+            raise ValueError(
+                f"expected 0 < crop <= resize, got {self.crop_px} and {self.resize_px} px"
+            )
 
     @property
     def id(self) -> str:
@@ -52,7 +54,7 @@ class Preprocessing:
         """Return what `to_json` gave.
 
         Raises:
-            GateError: If this version would prepare images in another way.
+            GateError: If this version of scda prepares images differently.
         """
         stored: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()
@@ -64,13 +66,13 @@ class Preprocessing:
             raise GateError(f"preprocessing of another version: {error}") from None
         ways = preprocessing.interpolation, preprocessing.decoder
         if preprocessing.id != stored_id or ways != (INTERPOLATION, DECODER):
-            raise GateError("preprocessing of another version; train the bundle again")
+            raise GateError("preprocessing of another version; train and export the bundle again")
         return preprocessing
 
     def apply(self, image: Image.Image) -> Pixels:
         """Return an 8-bit RGB image as (H, W, 3) uint8 with H = W = `crop_px`.
 
-        Resizing the central square alone gives what resizing all and cropping gives, for less.
+        Resizing the central square alone equals resizing everything and cropping, at less cost.
         """
         width, height = image.size
         side = min(width, height) * self.crop_px / self.resize_px

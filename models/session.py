@@ -1,4 +1,4 @@
-"""The ONNX Runtime session: the provider it really has, and as many threads as may be used."""
+"""The ONNX Runtime session: its actual provider and its number of threads."""
 
 import ctypes.util
 import logging
@@ -19,7 +19,7 @@ _ERRORS_ONLY = 3  # ONNX Runtime's log severity
 
 
 class Session:
-    """One loaded model; `provider` is what runs it, not what was asked for."""
+    """One loaded model; `provider` is the provider that runs it."""
 
     def __init__(
         self,
@@ -33,15 +33,15 @@ class Session:
         """Load a model file.
 
         Args:
-            model: An ONNX file.
+            model: ONNX file.
             provider: `auto`, `cpu` or `cuda`.
-            gpu: Which of several, from 0.
-            threads: For one operator; 0 takes the CPUs this process may use.
-            spinning: Threads wait by spinning: faster in a batch job, a burnt CPU in a service.
+            gpu: Index of the GPU, from 0.
+            threads: Number of threads per operator; 0 uses all available CPUs.
+            spinning: Whether idle threads spin: faster in a batch job, wasteful in a service.
 
         Raises:
-            UsageError: If the named provider is unknown or cannot be had.
-            GateError: If the file is no model.
+            UsageError: If the provider is unknown or not available.
+            GateError: If the file is not a model.
         """
         options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
@@ -52,12 +52,14 @@ class Session:
         try:
             self._session = ort.InferenceSession(str(model), options, providers=wanted)
         except Exception as error:  # ONNX Runtime has no common class for "not a model"
-            raise GateError(f"{model.name}: not a model: {str(error).splitlines()[0]}") from None
+            raise GateError(
+                f"{model.name}: not an ONNX model: {str(error).splitlines()[0]}"
+            ) from None
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
         if provider == "cuda" and self.provider != "cuda":
-            raise UsageError(f"provider cuda asked for, the session got {self.provider}")
+            raise UsageError(f"provider cuda is not available: the session runs on {self.provider}")
         if provider == "auto" and self.provider == "cpu" and len(wanted) > 1:
-            log.warning("a GPU is there, but ONNX Runtime could not use it and runs on the CPU")
+            log.warning("found a GPU that ONNX Runtime cannot use; running on the CPU")
 
     @property
     def width(self) -> int:
@@ -66,7 +68,7 @@ class Session:
 
     @property
     def at_once(self) -> int:
-        """How many calls of `run` at a time keep the machine busy: one does on a GPU."""
+        """Number of concurrent calls of `run` that keep the machine busy; 1 on a GPU."""
         return max(1, usable_cpus() // self.threads) if self.provider == "cpu" else 1
 
     @property
@@ -77,26 +79,29 @@ class Session:
     def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
         """Return the model's outputs for (N, H, W, 3) uint8 images."""
         name = self._session.get_inputs()[0].name
-        # CUDA plans anew, and takes memory, for every N that it has not seen.
+        # CUDA allocates memory and plans for every new N.
         fed = padded(pixels) if self.provider == "cuda" else pixels
         outputs = self._session.run(None, {name: fed})
         return [np.asarray(output)[: len(pixels)] for output in outputs]
 
 
 def padded(pixels: Pixels) -> Pixels:
-    """Return (N, ...) images with black ones behind them up to the next power of two."""
+    """Return (N, ...) images, padded with black ones to the next power of two."""
     more = (1 << (len(pixels) - 1).bit_length()) - len(pixels)
     return np.concatenate([pixels, np.zeros((more, *pixels.shape[1:]), pixels.dtype)])
 
 
 def _providers(name: str, gpu: int) -> list[str | tuple[str, dict[str, str]]]:
     if name not in ("auto", *PROVIDERS):
-        raise UsageError(f"provider {name!r}, want auto, {' or '.join(PROVIDERS)}")
+        raise UsageError(f"provider {name!r}, expected auto, {' or '.join(PROVIDERS)}")
     built_in = PROVIDERS["cuda"] in ort.get_available_providers()
-    # A GPU build lists CUDA on every machine; without a driver it would only log errors.
+    # A GPU build lists CUDA on every machine; without a driver it only logs errors.
     present = built_in and ctypes.util.find_library("cuda") is not None
     if name == "cuda" and not present:
-        raise UsageError("provider cuda asked for, this machine or onnxruntime has none")
+        raise UsageError(
+            "provider cuda is not available on this machine or in this onnxruntime; "
+            "use --provider cpu"
+        )
     if name == "cpu" or not present:
         return [PROVIDERS["cpu"]]
     ort.preload_dlls()

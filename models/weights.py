@@ -1,4 +1,4 @@
-"""Weights of a network: from a file, or from where they are published; never random ones."""
+"""Weights of a network, from a file or from where they are published."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from scda.models.errors import UsageError
 
 State = dict[str, Tensor]
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def read_weights(path: Path) -> State:
-    """Return the tensors of a safetensors file or a plain state dict; no code in it is run.
+    """Read the tensors of a safetensors file or a plain state dict without running code.
 
     Raises:
-        UsageError: If the file is missing or is neither.
+        UsageError: If the file is missing or of another format.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such weights file")
@@ -28,15 +28,15 @@ def read_weights(path: Path) -> State:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError, SafetensorError):
-        # torch's own text would advise to switch the safe loading off.
+        # The message of torch would advise to switch safe loading off.
         raise UsageError(f"{path}: neither safetensors nor a plain state dict") from None
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise UsageError(f"{path}: want a plain state dict (name → tensor)")
+        raise UsageError(f"{path}: expected a plain state dict (name → tensor)")
     return state
 
 
 def load_weights(network: nn.Module, state: State, name: str) -> None:
-    """Load what the network has; a classifier that came along is left aside.
+    """Load the weights into a network; tensors that it lacks, such as a classifier, are ignored.
 
     Raises:
         UsageError: If a tensor is missing or of another shape.
@@ -48,29 +48,30 @@ def load_weights(network: nn.Module, state: State, name: str) -> None:
     network.load_state_dict({key: state[key] for key in wanted})
 
 
-def fetch_weights(url: str, name: str, say: Say) -> State:
-    """Return the state dict at an address, which torch keeps for the next time.
+def fetch_weights(url: str, name: str, notify: Notify) -> State:
+    """Download a state dict; torch caches it.
 
     Args:
-        url: Of a file whose name holds its checksum.
-        name: The backbone.
-        say: Is told what is fetched, and from where.
+        url: Address of a file whose name holds its checksum.
+        name: Name of the backbone.
+        notify: Called with a line about the download.
 
     Raises:
-        UsageError: If it cannot be had.
+        UsageError: If the download fails.
     """
-    say(f"backbone {name}: weights from {url}, kept in {torch.hub.get_dir()}")
+    notify(f"backbone {name}: weights from {url}, kept in {torch.hub.get_dir()}")
     try:
         state: State = torch.hub.load_state_dict_from_url(
             url, map_location="cpu", progress=False, check_hash=True, weights_only=True
         )
-    except (OSError, RuntimeError) as error:  # no network; or what came has another checksum
+    except (OSError, RuntimeError) as error:  # no network, or another checksum
         raise unfetched(name, url, error) from None
     return state
 
 
 def unfetched(name: str, url: str, error: Exception) -> UsageError:
-    """Return the error that says which file to get by hand."""
+    """Return the error that names the file to download by hand."""
     return UsageError(
-        f"backbone {name}: cannot fetch its weights ({error}); get {url} and pass --weights FILE"
+        f"backbone {name}: cannot download its weights ({error}); "
+        f"download {url} and pass --weights FILE"
     )

@@ -26,7 +26,7 @@ from scda.adapt.runtime.device import chosen_device
 from scda.adapt.runtime.progress import Reporter
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.errors import DataError, UsageError
-from scda.models.weights import Say
+from scda.models.weights import Notify
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def check_apart(job: Job) -> None:
                 raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
 
 
-def job_backbone(config: TrainConfig, say: Say = lambda line: None) -> Backbone:
+def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbone:
     """Return the backbone that a config names.
 
     Args:
@@ -112,7 +112,7 @@ def job_backbone(config: TrainConfig, say: Say = lambda line: None) -> Backbone:
     """
     chosen_device(config)
     weights = Path(config.weights) if config.weights else None
-    return load_backbone(config.backbone, weights=weights, image_size=config.image_size, say=say)
+    return load_backbone(config.backbone, weights=weights, image_size=config.image_size, notify=say)
 
 
 def read_data(

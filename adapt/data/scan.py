@@ -1,4 +1,4 @@
-"""What is in the source and the target folder, before any image is read."""
+"""The files in the source and target folders, before any image is read."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from scda.models.images import open_image, read_bytes
 
 @dataclass(frozen=True)
 class Rejected:
-    """A file that was found and is no usable image."""
+    """A file that is not a usable image."""
 
     path: Path
     code: str
@@ -39,13 +39,13 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
     """Return the files of every class folder, empty ones included.
 
     Raises:
-        UsageError: If `root` is no folder that can be read.
-        DataError: If it has no class folder.
+        UsageError: If `root` is not a readable folder.
+        DataError: If it holds no class folder.
     """
     _require_folder(root, role)
     folders = visible_folders(root)
     if not folders:
-        raise DataError(f"{root}: no class folder in it; want one folder per class")
+        raise DataError(f"{root}: no class folder found; expected one folder per class")
     classes = {name: tuple(walk(root / name, recursive=recursive)) for name in folders}
     return SourceFiles(root, classes, count_hidden(root))
 
@@ -54,18 +54,18 @@ def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
     """Return every file under the target folder.
 
     Raises:
-        UsageError: If `root` is no folder.
-        DataError: If there is no file in it.
+        UsageError: If `root` is not a folder.
+        DataError: If it holds no file.
     """
     _require_folder(root, "target")
     paths = tuple(walk(root, recursive=recursive))
     if not paths:
-        raise DataError(f"{root}: no file in it; want a folder of images")
+        raise DataError(f"{root}: no file found; expected a folder of images")
     return TargetFiles(root, paths, count_hidden(root))
 
 
 def unreadable(paths: tuple[Path, ...]) -> list[Rejected]:
-    """Return the files whose header already says that they are no usable image."""
+    """Return the files whose header shows that they are not usable images."""
     rejected = []
     for path in paths:
         try:

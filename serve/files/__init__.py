@@ -1,1 +1,1 @@
-"""Files that both labelling and review handle: class folders, target images."""
+"""Class folders and target images, for labelling and review."""

@@ -1,4 +1,4 @@
-"""Files put into folders named like classes: safe names, collisions numbered, nothing moved."""
+"""Files copied or linked into class folders, with safe names and numbered collisions."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from scda.models.errors import UsageError
 
 MODES = ("copy", "hardlink", "symlink")
-ONE_DISK = "hardlink works on one disk only; use --mode copy"
+ONE_DISK = "hard links work within one disk only; use --mode copy"
 _MAX_BYTES = 100  # of a folder's name
 _MAX_NAME_BYTES = 255  # what file systems allow
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
@@ -18,51 +18,51 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def folder_name(label: str) -> str:
-    """Return a folder name for a label that every file system takes and no scan passes over."""
+    """Return a folder name for a label that every file system accepts and no scan skips."""
     name = _UNSAFE.sub("_", label).encode()[:_MAX_BYTES].decode(errors="ignore").strip(" .")
-    # A leading dot would hide the folder; Windows keeps some names for devices.
+    # A leading dot would hide the folder; Windows reserves some names for devices.
     return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
 
 
 def folder_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
-    """Return label → folder name; where two labels would share a folder, the later has a number.
+    """Return label → folder name; the later of two equal names gets a number.
 
     Args:
-        labels: Of the classes.
-        reserved: Names that no label gets.
+        labels: Labels of the classes.
+        reserved: Names that no label may get.
     """
     taken = {name.casefold(): 1 for name in reserved}
     return {label: _free(folder_name(label), "", taken) for label in dict.fromkeys(labels)}
 
 
 def check_mode(mode: str) -> None:
-    """Refuse what is no way of putting a file somewhere.
+    """Check the mode of copying or linking.
 
     Raises:
-        UsageError: If there is no such mode.
+        UsageError: If the mode is unknown.
     """
     if mode not in MODES:
-        raise UsageError(f"mode {mode!r}; want {', '.join(MODES[:-1])} or {MODES[-1]}")
+        raise UsageError(f"mode {mode!r}; expected {', '.join(MODES[:-1])} or {MODES[-1]}")
 
 
 class ClassFolders:
-    """Puts files into class folders under one root."""
+    """Class folders under one root, filled with copies or links."""
 
     def __init__(self, root: Path, mode: str) -> None:
-        """Take a root that exists.
+        """Take an existing root.
 
         Raises:
-            UsageError: If there is no such mode.
+            UsageError: If the mode is unknown.
         """
         check_mode(mode)
         self._root, self._mode = root, mode
-        self._taken: dict[str, dict[str, int]] = {}  # of each folder, the names in lower case
+        self._taken: dict[str, dict[str, int]] = {}  # folder → names in lower case
 
     def place(self, file: Path, folder: str) -> Path:
-        """Put a file into a folder, and return where it is, relative to the root.
+        """Copy or link a file into a folder, and return its path relative to the root.
 
         Raises:
-            UsageError: If the file cannot be linked or copied there.
+            UsageError: If the file cannot be copied or linked.
         """
         taken = self._taken.setdefault(folder, {})
         if not taken:
@@ -85,10 +85,10 @@ class ClassFolders:
 
 
 def _free(stem: str, ending: str, taken: dict[str, int]) -> str:
-    """Return a name that is not taken yet, by upper or lower case either, and take it.
+    """Return a name that is not taken yet, ignoring case, and take it.
 
-    With a taken name goes the last number that was tried for it: among many files of one name,
-    to count from the start each time would take a day.
+    A taken name remembers the last number tried for it: counting from the start each time would
+    take hours for many files of one name.
     """
     name, key = stem + ending, (stem + ending).casefold()
     number = taken.setdefault(key, 0)

@@ -1,4 +1,4 @@
-"""The target images behind a bundle's classes, where the target folder is still at hand."""
+"""The target images of the classes of a bundle, if the target folder still exists."""
 
 import io
 from collections.abc import Sequence
@@ -20,25 +20,25 @@ THUMBNAIL_PX = 200
 
 @dataclass(frozen=True)
 class TargetImage:
-    """One target image as training left it."""
+    """One target image, as predicted after training."""
 
     path: str  # relative to the target folder, with "/"
-    class_id: str  # of the model's answer, no merges applied
+    class_id: str  # predicted class, without merges
     confidence: float
 
 
 class TargetImages:
-    """Every target image of a training, by row; `why_not` says why there is none."""
+    """Every target image of a run, by row; `why_not` explains why images cannot be shown."""
 
     def __init__(
         self, images: Sequence[TargetImage], target: Path | None, why_not: str = ""
     ) -> None:
-        """Take the images of a folder; `target` is None where they cannot be shown."""
+        """Take the images of a folder; `target` is None if they cannot be shown."""
         self.images, self.target, self.why_not = images, target, why_not
-        self._confidence = np.array([picture.confidence for picture in images])
+        self._confidence = np.array([image.confidence for image in images])
 
     def rows(self, class_id: str, names: Names, *, surest_first: bool = True) -> list[int]:
-        """Return the rows of a class and of what was merged into it, by confidence."""
+        """Return the rows of a class and of classes merged into it, by confidence."""
         of_class = [
             row for row, one in enumerate(self.images) if names.resolve(one.class_id) == class_id
         ]
@@ -49,7 +49,7 @@ class TargetImages:
         """Return a small JPEG of one image.
 
         Raises:
-            ImageError: If there is no such row, or its file is gone or no usable image by now.
+            ImageError: If the row does not exist, or its file is missing or unusable.
         """
         if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
@@ -63,23 +63,23 @@ class TargetImages:
 def open_target_images(
     bundle: Path, manifest: Manifest, target: Path | None = None
 ) -> TargetImages:
-    """Return the gallery of a bundle, an empty one where it cannot be shown.
+    """Return the target images of a bundle.
 
     Args:
-        bundle: The bundle.
-        manifest: Its contents.
-        target: The folder of target images; where it was at training if not given.
+        bundle: Folder of the bundle.
+        manifest: Contents of its bundle.json.
+        target: Folder of target images; None uses the folder of the training.
 
     Raises:
-        GateError: If the bundle's rows lead out of the target folder.
+        GateError: If a path leads out of the target folder.
     """
     stored = manifest.run.get("target")
     root = target or (Path(stored) if stored else None)
     if not (bundle / NEIGHBOUR_ROWS).is_file():
-        return TargetImages([], None, "the bundle was made without neighbours")
+        return TargetImages([], None, "the bundle was written without neighbours")
     images = read_target_images(bundle)
     if root is None or not root.is_dir():
-        why_not = f"the target folder {root} is not on this machine; --target DIR says where it is"
+        why_not = f"the target folder {root} does not exist on this machine; pass --target DIR"
         return TargetImages(images, None, why_not)
     return TargetImages(images, root)
 
@@ -88,12 +88,14 @@ def read_target_images(bundle: Path) -> list[TargetImage]:
     """Return the rows of neighbours.parquet, every path inside the target folder.
 
     Raises:
-        GateError: If one is not, or there is no such file.
+        GateError: If a path leads outside, or the file is missing.
     """
     if not (bundle / NEIGHBOUR_ROWS).is_file():
-        raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS}; train without --no-neighbours")
+        raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS} found; train without --no-neighbours")
     images = [TargetImage(**row) for row in pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()]
     outside = [one.path for one in images if not is_inside(one.path)]
     if outside:  # a bundle from elsewhere must not reach out of the folder
-        raise GateError(f"{NEIGHBOUR_ROWS} lists {outside[0]}, want paths inside the target")
+        raise GateError(
+            f"{NEIGHBOUR_ROWS} lists {outside[0]}, expected paths inside the target folder"
+        )
     return images

@@ -1,1 +1,1 @@
-"""Labelling folders: sources in, one row per file out."""
+"""Labelling of folders, lists and object stores: one row per file."""

@@ -1,8 +1,8 @@
 """Read and prepare images for another process: `python -m scda.serve.labelling.decode_worker`.
 
-Standard input has a JSON list of paths or URIs on each line. The answer to one is a line with a
-list of `null`, or `[code, message]` for a bad file, and behind it the bytes of the good ones'
-pixels. It ends with its input, and so with the process that asks, however that one ends.
+Each line of standard input is a JSON list of paths or URIs. The answer is a line with a list of
+`null`, or `[code, message]` for a bad file, followed by the pixels of the good files as bytes. The
+process ends with its input, and so with its parent, however that one ends.
 """
 
 import json
@@ -23,22 +23,22 @@ from scda.serve.imaging import Prepared, prepare
 
 
 def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
-    """Return the pixels of each file, in order, or why there are none."""
+    """Return the pixels of each file, in order, or its error."""
     return [prepare(preprocessing.apply, partial(_read, str(file))) for file in files]
 
 
 def _read(file: str) -> Image.Image:
     if "://" not in file:
         return read_file(Path(file))
-    # Here: it takes longer to import than all the rest.
+    # Imported here: it takes longer than all other imports.
     from scda.serve.labelling.object_stores import read_stored
 
     return read_image(read_stored(file))
 
 
 def main() -> None:
-    """Answer until the input ends; the one argument is the preprocessing as JSON."""
-    # Whoever asks is gone: end without a word.
+    """Answer until the input ends; the only argument is the preprocessing as JSON."""
+    # Without a parent, end silently.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     answers = _only_for_answers(sys.stdout.fileno())
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _only_for_answers(stdout: int) -> BinaryIO:
-    """Return standard output as a file; what a library prints goes to standard error from here."""
+    """Return standard output as a file, and redirect prints of libraries to standard error."""
     answers = os.fdopen(os.dup(stdout), "wb")
     os.dup2(sys.stderr.fileno(), stdout)
     return answers

@@ -28,11 +28,11 @@ Decode = Callable[[Sequence[Path]], list[Prepared]]
 
 @contextmanager
 def decoders(preprocessing: Preprocessing, count: int) -> Iterator[Decode]:
-    """Give a function that prepares files, in order; as many threads as wish may call it.
+    """Give a thread-safe function that prepares files, in order.
 
     Args:
-        preprocessing: What is done to each image.
-        count: Processes; with 0 the files are prepared in the thread that calls.
+        preprocessing: Preprocessing of the bundle.
+        count: Number of processes; 0 prepares the files in the calling thread.
     """
     if not count:
         yield partial(decode_worker.prepare_files, preprocessing)
@@ -53,19 +53,19 @@ def decoders(preprocessing: Preprocessing, count: int) -> Iterator[Decode]:
 
 
 class Decoder:
-    """One such process; where a file kills it, there is a new one for the next file."""
+    """One decoding process, replaced when a file kills it."""
 
     def __init__(self, preprocessing: Preprocessing) -> None:
-        """Start it; its first answer takes a quarter of a second.
+        """Start the process; its first answer takes a quarter of a second.
 
         Raises:
-            DataError: If no process can be started.
+            DataError: If the process cannot be started.
         """
         self._preprocessing = preprocessing
         self._process = _started(preprocessing)
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return the decoder."""
         return self
 
     def __exit__(
@@ -74,21 +74,21 @@ class Decoder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End the process; it holds nothing that would be lost."""
+        """End the process."""
         _end(self._process)
 
     def prepare(self, files: Sequence[Path | str]) -> list[Prepared]:
-        """Return the pixels of each file or URI, in order, or why there are none.
+        """Return the pixels of each file or URI, in order, or its error.
 
         Raises:
-            DataError: If no process can be started.
+            DataError: If the process cannot be started.
         """
         try:
             return self._ask(files)
-        except (OSError, EOFError, ValueError):  # ValueError: it was ended, as none could start
+        except (OSError, EOFError, ValueError):  # ValueError: an earlier restart failed
             code = self._restart()
         if len(files) == 1:
-            return [ImageError("cannot_decode", f"it ended the decoding process ({code})")]
+            return [ImageError("cannot_decode", f"the file ended the decoding process ({code})")]
         return [prepared for file in files for prepared in self.prepare([file])]
 
     def _ask(self, files: Sequence[Path | str]) -> list[Prepared]:
@@ -111,36 +111,38 @@ class Decoder:
         return np.frombuffer(data, np.uint8).reshape(side, side, 3)
 
     def _restart(self) -> int:
-        """Put a new process in the place of one that died; return what that one ended with."""
+        """Replace a process that died; return its exit code."""
         code = _end(self._process)
         self._process = _started(self._preprocessing)
         try:
             self._ask([])
         except (OSError, EOFError):
-            raise _cannot_start(f"it ends with {_end(self._process)}") from None
+            raise _cannot_start(f"exit code {_end(self._process)}") from None
         return code
 
 
 def _started(preprocessing: Preprocessing) -> subprocess.Popen[bytes]:
-    # -P: a file in the user's folder must not stand in for a module.
+    # -P: a file in the current folder must not shadow a module.
     words = [sys.executable, "-P", "-m", decode_worker.__name__]
     try:
         return subprocess.Popen(
             [*words, json.dumps(preprocessing.to_json())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            process_group=0,  # Ctrl-C is for the process that asks; it ends this one in order
+            process_group=0,  # Ctrl-C reaches only the parent, which ends this process
         )
-    except OSError as error:  # no memory or no more processes, say
+    except OSError as error:  # for example out of memory or processes
         raise _cannot_start(error.strerror) from None
 
 
 def _cannot_start(why: str | None) -> DataError:
-    return DataError(f"a decoding process cannot start ({why}); --workers 0 decodes without one")
+    return DataError(
+        f"a decoding process cannot start ({why}); use --workers 0 to decode in this process"
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> int:
-    """End a process, if it has not ended, and return its exit code."""
+    """End a process if it still runs, and return its exit code."""
     process.kill()
     process.communicate()
     return process.returncode

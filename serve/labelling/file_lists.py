@@ -1,4 +1,4 @@
-"""A list of files to label, in the list's order."""
+"""Files to label that a list names, in its order."""
 
 import os
 import shutil
@@ -19,14 +19,14 @@ _CHUNK = 1 << 16  # bytes read at once
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """Files that a list names; iterating gives a row's path, as the list says it, and its file."""
+    """Files named by a list; iterating gives the path in the list and the file."""
 
-    file: BinaryIO  # a name on each line, or one before each NUL byte
+    file: BinaryIO  # one name per line, or names ended by NUL bytes
     outputs: frozenset[Path]  # resolved
     selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
-        """Yield every chosen name; one that is no file becomes a row with an error.
+        """Yield every selected name; a name without a file becomes a row with an error.
 
         Raises:
             UsageError: If an output would replace a file of the list.
@@ -40,16 +40,16 @@ class ListedFiles:
 
     @property
     def root(self) -> Path:
-        """The absolute folder that relative names are of: the one the program was started in."""
+        """Absolute folder of relative names: the current one."""
         return Path().absolute()
 
     @property
     def job(self) -> dict[str, Any]:
-        """What a resumed labelling must have in common, as plain JSON values."""
+        """Properties that a resumed labelling must share, as plain JSON values."""
         return {"inputs": ["a list", str(self.root)], **vars(self.selection)}
 
     def count_hidden(self) -> int:
-        """Return 0: what is named is not passed over."""
+        """Return 0: a listed file is never skipped."""
         return 0
 
     def _names(self) -> Iterator[str]:
@@ -70,13 +70,14 @@ def open_files(
     outputs: Sequence[Path],
     selection: FileSelection,
 ) -> Iterator[LocalFiles | ListedFiles]:
-    """Give the files to label: of inputs, or of a list where one is given.
+    """Give the files to label, from either inputs or a list.
 
     Raises:
-        UsageError: As `find_local_files` and `open_file_list` do, or if both or none are given.
+        UsageError: If both or neither are given, or as in `find_local_files` and
+            `open_file_list`.
     """
     if bool(inputs) == (files_from is not None):
-        raise UsageError("want IMAGES or --files-from, one of them")
+        raise UsageError("expected either IMAGES or --files-from")
     if files_from is None:
         yield find_local_files(inputs, outputs, selection)
         return
@@ -88,13 +89,13 @@ def open_files(
 def open_file_list(
     source: str, outputs: Iterable[Path], selection: FileSelection = ALL_FILES
 ) -> Iterator[ListedFiles]:
-    """Give the files that a list names.
+    """Open a list of files.
 
     Args:
-        source: A file or pipe, or `-` for standard input; names on lines, or ended by NUL bytes as
-            `find -print0` writes them.
+        source: File or pipe, or `-` for standard input, with one name per line, or names ended by
+            NUL bytes as from `find -print0`.
         outputs: Files that will be written.
-        selection: Which of the names are labelled.
+        selection: Names to label.
 
     Raises:
         UsageError: If the list cannot be read.
@@ -105,7 +106,9 @@ def open_file_list(
             file = sys.stdin.buffer if source == STDIN else stack.enter_context(open(source, "rb"))
         except OSError as error:
             raise UsageError(f"{source}: cannot read the list: {error.strerror}") from None
-        if source == STDIN or not file.seekable():  # it is read twice: counted, then labelled
+        if (
+            source == STDIN or not file.seekable()
+        ):  # the list is read twice: to count, then to label
             copy = stack.enter_context(tempfile.TemporaryFile())
             shutil.copyfileobj(file, copy)
             file = copy

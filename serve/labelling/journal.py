@@ -1,7 +1,7 @@
-"""What a labelling has done so far, beside its output: a killed one goes on where it stopped.
+"""The journal of a labelling: a killed one resumes where it stopped.
 
-A hidden file of JSON lines: the job, then one line for each batch, flushed. Outputs are made anew
-from it, so that each ends as if nothing had happened; it goes away when they stand.
+It is a hidden file of JSON lines beside the first output: the job, then a flushed line per batch.
+A resumed labelling writes its outputs anew from it, and removes it when they are complete.
 """
 
 import base64
@@ -20,18 +20,18 @@ from scda.models.files import RANDOM_CHARACTERS, TEMPORARY, lock, lock_path, wri
 from scda.models.predictor import Prediction
 from scda.serve.labelling.formats.rows import Row
 
-Job = dict[str, Any]  # plain JSON values: all that rows depend on
+Job = dict[str, Any]  # plain JSON values that rows depend on
 
 
 class Journal:
-    """An open journal: the batches that an earlier try did, and a place for the next ones."""
+    """An open journal: the batches of an earlier labelling, and room for the next ones."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Take a file that stands after its job's line."""
+        """Take a file positioned behind the line of its job."""
         self._path, self._file = path, file
 
     def batches(self) -> Iterator[list[Row]]:
-        """Yield the rows of every whole batch; what a kill cut off is taken away."""
+        """Yield the rows of every complete batch, and cut off an incomplete one."""
         while True:
             start = self._file.tell()
             rows = _parsed(self._file.readline())
@@ -43,7 +43,7 @@ class Journal:
             self._file.truncate()
 
     def append(self, rows: Sequence[Row], *, features: bool) -> None:
-        """Add a batch; `features` are wanted again where they are an output."""
+        """Append a batch, with features if they are an output."""
         line = json.dumps([_fields(row, features=features) for row in rows]).encode()
         with write_errors(self._path):
             self._file.write(line + b"\n")
@@ -52,21 +52,23 @@ class Journal:
 
 @contextmanager
 def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator[Journal | None]:
-    """Give the journal of a labelling; it is removed at the end, and stays after an error.
+    """Open the journal of a labelling; it is removed at the end, and stays after an error.
 
     Args:
-        outputs: Every file that will be written; the journal lies beside the first one. Where
-            there is none there is no journal.
-        job: What a resumed labelling must have in common with the one before.
-        resume: Whether to go on with what an earlier try did; else it is forgotten.
+        outputs: Every file that will be written; the journal is beside the first one. Without
+            outputs there is no journal.
+        job: Properties that a resumed labelling must share with the earlier one.
+        resume: Whether to continue an earlier labelling; otherwise its journal is discarded.
 
     Raises:
-        UsageError: If a resumed job is another one, there is no file to keep a journal beside, or
-            another process is at work on it.
+        UsageError: If the resumed job differs, no output is a file, or another process holds the
+            journal.
     """
     if not outputs:
         if resume:
-            raise UsageError("--resume needs an output that is a file; what went to stdout is gone")
+            raise UsageError(
+                "--resume needs an output file; rows on standard output cannot be resumed"
+            )
         yield None
         return
     path = journal_path(outputs[0])
@@ -87,16 +89,16 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
 def replayed_batches(
     journal: Journal | None, files: Iterator[tuple[str, Path]]
 ) -> Iterator[list[Row]]:
-    """Yield what an earlier try did, and pass over its files.
+    """Yield the batches of an earlier labelling, and advance `files` past theirs.
 
     Raises:
-        UsageError: If the files are others by now.
+        UsageError: If the files have changed.
     """
     for rows in journal.batches() if journal else ():
         if [row.path for row in rows] != [name for name, _ in islice(files, len(rows))]:
             raise UsageError(
-                f"cannot resume: files up to {rows[-1].path} changed since; "
-                "without --resume it starts again"
+                f"cannot resume: the files up to {rows[-1].path} have changed; "
+                "rerun without --resume to start again"
             )
         yield rows
 
@@ -104,7 +106,7 @@ def replayed_batches(
 def recorded(
     journal: Journal | None, batches: Iterable[list[Row]], *, features: bool
 ) -> Iterator[list[Row]]:
-    """Yield batches of rows as they come, each in the journal first."""
+    """Yield batches of rows after appending them to the journal."""
     for rows in batches:
         if journal:
             journal.append(rows, features=features)
@@ -112,7 +114,7 @@ def recorded(
 
 
 def journal_path(output: Path) -> Path:
-    """Return where the journal of a labelling is whose first output is this file."""
+    """Return the path of the journal of a labelling with this first output."""
     return output.with_name(f".{output.name}.journal")
 
 
@@ -131,7 +133,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
     before = _parsed(file.readline())
-    if before is None:  # a new file, or one whose first line was cut off
+    if before is None:  # a new file, or an incomplete first line
         with write_errors(path):
             file.seek(0)
             file.truncate()
@@ -143,12 +145,12 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
         if now != was:
             raise UsageError(
                 f"{path}: cannot resume: {name} was {was!r}, is {now!r}; "
-                "without --resume it starts again"
+                "rerun without --resume to start again"
             )
 
 
 def _remove_left_behind(outputs: Sequence[Path]) -> None:
-    """Remove the unfinished outputs of a killed try: they are made anew."""
+    """Remove the unfinished outputs of a killed labelling."""
     random = "?" * RANDOM_CHARACTERS  # more would belong to an output with a longer name
     for output in outputs:
         for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.{random}"):
@@ -158,7 +160,7 @@ def _remove_left_behind(outputs: Sequence[Path]) -> None:
 
 
 def _parsed(line: bytes) -> Any:
-    """Return what a line says, or nothing where it is torn."""
+    """Return the value of a line, or None if it is incomplete."""
     if not line.endswith(b"\n"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Folders of images to rows: one per file, streaming, in sorted order, in constant memory."""
+"""Label files on this machine: one row per file, in sorted order, in constant memory."""
 
 import time
 from collections import Counter
@@ -29,9 +29,9 @@ from scda.serve.labelling.sources import (
 )
 from scda.serve.labelling.summary import Summary, Tally
 
-# On CPUs, where a batch for each is under way, larger ones are no faster and take their memory.
+# On CPUs each core has its own batch; larger ones are no faster and take more memory.
 _BATCH_SIZE = {"cpu": 8, "cuda": 32}
-_FEW = 200  # files; below it, processes would start longer than they would help
+_FEW = 200  # files; below, starting processes takes longer than decoding
 
 
 def label(
@@ -48,29 +48,28 @@ def label(
     max_errors: int | None = None,
     on_progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
 ) -> Summary:
-    """Write one row per file under `inputs` to every output; a bad file has a row, too.
+    """Write one row per file under `inputs` to every output, bad files included.
 
-    A row's path is relative to the folder where one folder is given; else it starts with the
-    input as it was given.
+    The path in a row is relative to the input if that is a single folder; otherwise it starts
+    with the input as given.
 
     Args:
-        predictor: The loaded bundle.
+        predictor: Loaded bundle.
         inputs: Folders, single files, or patterns.
-        outs: As in `write_rows`. Earlier results of these names are replaced, never labelled.
-        options: What else is written, and what rows say.
-        selection: Which of the files are labelled.
-        files_from: In place of inputs: a list of files, or `-` for one on standard input.
-        batch_size: Files per call of the model; the last call gets what is left. None takes what
-            suits its provider.
-        workers: Processes that read and decode; with 0 this one does. None takes the CPUs this
-            process may use, or 0 where starting processes would take longer than the files.
-        resume: Whether to go on where a stopped labelling with the same first output stopped.
-        max_errors: Gives up when more files have failed.
-        on_progress: Called with the files done, in all, and failed so far, after each batch.
+        outs: As in `write_rows`. Earlier outputs of these names are replaced, never labelled.
+        options: Further outputs, and options of the rows.
+        selection: Files to label.
+        files_from: List of files instead of inputs, or `-` for standard input.
+        batch_size: Number of files per call of the model; None suits the provider.
+        workers: Number of decoding processes; 0 decodes in this process. None uses all available
+            CPUs, or 0 for few files.
+        resume: Whether to continue a stopped labelling with the same first output.
+        max_errors: Largest number of failed files.
+        on_progress: Called after each batch with the numbers of files done, in total and failed.
 
     Raises:
-        UsageError: If an input or output does not exist or is wrong, inputs overlap, or what is
-            resumed is another labelling.
+        UsageError: If an input or output is missing or wrong, inputs overlap, or the resumed
+            labelling differs.
         DataError: If there is no file to label, or too many failed.
     """
     check_options(predictor, options)
@@ -79,7 +78,9 @@ def label(
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = sum(1 for _ in files)
         if not total:
-            raise DataError(f"no file to label in {', '.join(map(str, inputs)) or files_from}")
+            raise DataError(
+                f"no file to label found in {', '.join(map(str, inputs)) or files_from}"
+            )
         hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
         size = batch_size or _BATCH_SIZE[predictor.session.provider]
@@ -129,10 +130,10 @@ def label_rows(
     """Return the rows that `label` would write, as they are ready; nothing is written.
 
     Args:
-        predictor: The loaded bundle.
+        predictor: Loaded bundle.
         inputs: Folders, single files, or patterns.
         options: What the rows contain; what it says of files is ignored.
-        selection: Which of the files are labelled.
+        selection: Files to label.
         batch_size: As in `label`.
         workers: As in `label`.
 
@@ -144,7 +145,7 @@ def label_rows(
     files = find_local_files(inputs, (), selection)
     total = sum(1 for _ in files)
     if not total:
-        raise DataError(f"no file to label in {', '.join(map(str, inputs))}")
+        raise DataError(f"no file to label found in {', '.join(map(str, inputs))}")
     size = batch_size or _BATCH_SIZE[predictor.session.provider]
     return _streamed(predictor, files, _processes(workers, total), options, size)
 
@@ -161,8 +162,8 @@ def _check_errors(errors: Counter[str], most: int | None) -> None:
     if most is not None and errors.total() > most:
         (code, count), *_ = errors.most_common(1)
         raise DataError(
-            f"{errors.total()} files failed, {count} of them {code}; want {most} at most "
-            "(--max-errors); --resume goes on"
+            f"{errors.total()} files failed, {count} of them {code}; expected {most} at most "
+            "(--max-errors); rerun with --resume to continue"
         )
 
 
@@ -176,23 +177,23 @@ def _job(
         "top": options.top,
         "min_confidence": options.min_confidence,
         "embeddings": options.embeddings is not None,
-        # Of a batch of another size the last digits differ.
+        # Another batch size changes the last digits.
         "batch_size": batch_size,
         "provider": predictor.session.provider,
     }
 
 
 def check_options(predictor: Predictor, options: Options) -> None:
-    """Refuse options of rows that this bundle has no answer to.
+    """Check the options of rows against a bundle.
 
     Raises:
-        UsageError: If a confidence is none, or there are not that many classes.
+        UsageError: If the confidence is out of range, or `top` exceeds the number of classes.
     """
     if not 0 <= options.min_confidence <= 1:
-        raise UsageError(f"--min-confidence {options.min_confidence:g}; want 0 to 1")
+        raise UsageError(f"--min-confidence {options.min_confidence:g}; expected 0 to 1")
     num_classes = len(predictor.active_classes)
     if options.top is not None and not 1 <= options.top <= num_classes:
-        raise UsageError(f"--top {options.top}; want 1 to {num_classes}, the number of classes")
+        raise UsageError(f"--top {options.top}; expected 1 to {num_classes}, the number of classes")
 
 
 def _about(

@@ -1,6 +1,6 @@
-"""Files by URI, such as s3://bucket/photos: pyarrow, which knows the clouds, lists and reads them.
+"""Files by URI, such as s3://bucket/photos, listed and read with pyarrow.
 
-What stands behind `://` is taken as it is, a bucket and a key; nothing in it is quoted.
+The text behind `://` is a bucket and a key, taken literally without unquoting.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from scda.serve.labelling.sources import FileSelection
 
 
 def is_uri(name: str) -> bool:
-    """Return whether a name is a URI and no local path."""
+    """Return whether a name is a URI rather than a local path."""
     return "://" in name
 
 
 def place(name: str) -> tuple[FileSystem, str]:
-    """Return the file system of a URI or a local path, and the path in it.
+    """Return the file system of a URI or local path, and the path within it.
 
     Raises:
-        UsageError: If pyarrow knows no such file system, or cannot reach it.
+        UsageError: If the file system is unknown or cannot be reached.
     """
     if not is_uri(name):
         return LocalFileSystem(), str(Path(name).absolute())
@@ -36,7 +36,7 @@ def place(name: str) -> tuple[FileSystem, str]:
     return system, f"{base.rstrip('/')}/{key}".rstrip("/")
 
 
-@cache  # it holds connections
+@cache  # a file system holds connections
 def _system(uri: str) -> tuple[FileSystem, str]:
     try:
         system, base = FileSystem.from_uri(uri)
@@ -61,20 +61,20 @@ def read_stored(name: str) -> bytes:
     except (OSError, ArrowException, UsageError) as error:
         raise ImageError("unreadable", f"cannot read: {error}") from None
     if size > MAX_BYTES:
-        raise ImageError("too_many_bytes", f"{size:,} bytes, at most {MAX_BYTES:,} are read")
+        raise ImageError("too_many_bytes", f"{size:,} bytes; the limit is {MAX_BYTES:,}")
     return data
 
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """The files under one URI; iterating gives a row's path and the file's own URI."""
+    """The files under one URI; iterating gives the path of the row and the URI of the file."""
 
     uri: str
     selection: FileSelection
-    alone: bool  # the one input: a row's path is relative to it
+    alone: bool  # whether it is the only input: paths of rows are relative to it
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield every chosen file in the order of `walk`; hidden ones are passed over.
+        """Yield every selected file in the order of `walk`; hidden files are skipped.
 
         Raises:
             UsageError: If the URI cannot be read.

@@ -1,4 +1,4 @@
-"""Everything that a labelling writes, all of it fed with the same rows."""
+"""The outputs of a labelling, all written from the same rows."""
 
 import sys
 from collections import Counter
@@ -27,15 +27,15 @@ STDOUT = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a labelling writes beside its tables, and what its rows say."""
+    """Outputs beside the tables, and options of the rows."""
 
-    embeddings: Path | None = None  # a file ending in .npy
-    sort_into: Path | None = None  # a new or empty folder
-    summary: Path | None = None  # a file for what was done, as JSON
-    mode: str = "copy"  # how a file gets there: copy, hardlink or symlink
-    image_root: str = LOCAL_FILES  # what an annotation tool puts before a row's path
-    top: int | None = None  # entries of `top`; five, or as many as there are classes
-    min_confidence: float = 0.0  # below it, `review` is true
+    embeddings: Path | None = None  # file ending in .npy
+    sort_into: Path | None = None  # new or empty folder
+    summary: Path | None = None  # JSON file
+    mode: str = "copy"  # copy, hardlink or symlink
+    image_root: str = LOCAL_FILES  # prefix of paths for an annotation tool
+    top: int | None = None  # entries of `top`; None is five, or all classes if fewer
+    min_confidence: float = 0.0  # below, `review` is true
 
 
 DEFAULTS = Options()
@@ -45,12 +45,12 @@ DEFAULTS = Options()
 def write_rows(
     outs: Sequence[str], about: LabellingInfo, options: Options = DEFAULTS
 ) -> Iterator[Write]:
-    """Give a function that writes rows to every output; files appear at the end, whole.
+    """Give a function that writes rows to every output; files appear at the end, complete.
 
     Args:
         outs: File names with an ending of `FORMATS`, or `-` for CSV on standard output.
-        about: What is true of all rows.
-        options: What else is written.
+        about: Facts shared by all rows.
+        options: Further outputs.
 
     Raises:
         UsageError: If an output cannot be written.
@@ -66,20 +66,20 @@ def write_rows(
 
 
 def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) -> None:
-    """Refuse outputs that could not be written at the end, before any work is done.
+    """Check that every output can be written, before any work is done.
 
     Args:
         outs: As in `write_rows`.
-        options: What else is written.
-        inputs: What is to be labelled, patterns expanded.
+        options: Further outputs.
+        inputs: Files and folders to label, patterns expanded.
 
     Raises:
-        UsageError: If there is none, an ending is unknown, two are one, or a folder is missing or,
-            where files are sorted into it, is not empty.
+        UsageError: If there is no output, an ending is unknown, an output is given twice, a
+            folder is missing, or the folder to sort into is not empty.
     """
     if not (outs or options.embeddings or options.sort_into):
         raise UsageError(
-            f"no output; want --out FILE ending in {endings(FORMATS)}, --out {STDOUT}, "
+            f"no output; expected --out FILE ending in {endings(FORMATS)}, --out {STDOUT}, "
             "--embeddings or --sort-into"
         )
     for out in outs:
@@ -90,39 +90,41 @@ def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path])
     for path in replaced(outs, options):
         if path.is_dir() or not path.parent.is_dir():
             found = "is a folder" if path.is_dir() else f"no folder {path.parent}"
-            raise UsageError(f"{path}: {found}; want a file name in a folder that exists")
+            raise UsageError(f"{path}: {found}; expected a file name in an existing folder")
     files = [path.resolve() for path in replaced(outs, options)]
     twice = [path for path, count in Counter(files).items() if count > 1]
     if twice or list(outs).count(STDOUT) > 1:
-        raise UsageError(f"the same output twice: {twice[0] if twice else STDOUT}")
+        raise UsageError(f"the same output is given twice: {twice[0] if twice else STDOUT}")
     if options.sort_into:
         check_sort(options.sort_into, options.mode, inputs)
         inside = [path for path in files if options.sort_into.resolve() in path.parents]
         if inside:
-            raise UsageError(f"{inside[0]}: in the folder to sort into; want a file elsewhere")
+            raise UsageError(
+                f"{inside[0]}: inside the folder to sort into; expected a file elsewhere"
+            )
 
 
 def written(outs: Sequence[str], options: Options) -> list[Path]:
-    """Return every file that rows are written to, sorted ones left out."""
+    """Return every file that rows are written to, except sorted ones."""
     files = [Path(out) for out in outs if out != STDOUT]
     beside = [path for file in files if (path := path_beside(file, FORMATS))]
     return [*files, *beside, *([options.embeddings] if options.embeddings else [])]
 
 
 def replaced(outs: Sequence[str], options: Options) -> list[Path]:
-    """Return every file that will not be what it was: those of rows, and the summary."""
+    """Return every file that will be written or replaced: those of rows, and the summary."""
     return [*written(outs, options), *([options.summary] if options.summary else [])]
 
 
 def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> None:
     if ending(path, formats) is None:
-        raise UsageError(f"{path}: unknown ending; want {endings(formats)}{also}")
+        raise UsageError(f"{path}: unknown ending; expected {endings(formats)}{also}")
 
 
 def _outputs(
     outs: Sequence[str], about: LabellingInfo, options: Options
 ) -> Iterator[AbstractContextManager[Write]]:
-    # They are closed last first: files are only left sorted where every other output stands.
+    # Outputs are closed in reverse: files stay sorted only if every other output is complete.
     if options.sort_into:
         yield sort_files(options.sort_into, options.mode, about)
     for out in outs:
@@ -151,7 +153,7 @@ def _to_file(path: Path, formats: Mapping[str, Format], about: LabellingInfo) ->
 
         yield checked
         with write_errors(path):
-            stack.close()  # what ends the file: a bracket, a footer
+            stack.close()  # writes the end of the file, such as a footer
     beside = path_beside(path, formats)
     if beside and form.beside:
         with write_errors(beside):

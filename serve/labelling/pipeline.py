@@ -1,4 +1,4 @@
-"""Files to rows: several batches at work at a time, their rows in order, in constant memory."""
+"""Files to rows: several batches run in parallel, rows stay in order, memory is constant."""
 
 import threading
 from collections import deque
@@ -20,7 +20,7 @@ from scda.serve.labelling.decoders import decoders
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import DEFAULTS, Options
 
-Files = Sequence[tuple[str, Path]]  # the path to stand in the row, and the file
+Files = Sequence[tuple[str, Path]]  # path in the row, and file
 Start = Callable[[Files], Future[list[Row]]]
 
 
@@ -28,14 +28,14 @@ Start = Callable[[Files], Future[list[Row]]]
 def running_batches(
     predictor: Predictor, workers: int, options: Options = DEFAULTS
 ) -> Iterator[tuple[Start, int]]:
-    """Give what starts a batch of files on its way to rows, and how many are worth having there.
+    """Give a function that starts a batch of files, and the number of batches to keep running.
 
-    Each batch has a thread, which waits for a decoding process, then for its turn at the model.
+    Each batch has a thread that waits for a decoding process, then for the model.
 
     Args:
-        predictor: The loaded bundle.
-        workers: Processes that decode; with 0 this one does.
-        options: What rows say.
+        predictor: Loaded bundle.
+        workers: Number of decoding processes; 0 decodes in this process.
+        options: Options of the rows.
     """
     at_once = predictor.session.at_once
     turn = threading.Semaphore(at_once)
@@ -47,14 +47,14 @@ def running_batches(
             with turn:
                 return rows_of(predictor, [name for name, _ in batch], prepared, options)
 
-        # Beyond one batch a thread, so that a slow one does not hold up those behind it.
+        # More than one batch per thread: a slow batch does not block those behind it.
         yield lambda batch: pool.submit(rows, batch), 2 * threads
 
 
 def in_order(
     start: Start, ahead: int, files: Iterable[tuple[str, Path]], *, batch_size: int
 ) -> Iterator[list[Row]]:
-    """Yield the rows of files in order, `batch_size` at a time, with `ahead` batches at work."""
+    """Yield the rows of files in order, `batch_size` at a time, with `ahead` batches running."""
     waiting, pending = iter(files), deque[Future[list[Row]]]()
     while batch := list(islice(waiting, batch_size)):
         pending.append(start(batch))
@@ -67,7 +67,7 @@ def in_order(
 def rows_of(
     predictor: Predictor, names: Sequence[str], prepared: Sequence[Prepared], options: Options
 ) -> list[Row]:
-    """Return the row of each prepared file: what the model says, or why it was not asked."""
+    """Return the row of each prepared file: its prediction or its error."""
     answers = with_errors(prepared, _answers(predictor, valid_pixels(prepared), options.top or TOP))
     return [
         Row(name, given)
@@ -93,4 +93,4 @@ def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     try:
         yield pool
     finally:
-        pool.shutdown(cancel_futures=True)  # after an error, nobody needs the files still waiting
+        pool.shutdown(cancel_futures=True)  # after an error the waiting batches are dropped

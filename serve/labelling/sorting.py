@@ -1,4 +1,4 @@
-"""Labelled files put into a folder per class, with a manifest that says where each one went."""
+"""Labelled files copied or linked into class folders, with a manifest of their places."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -13,28 +13,30 @@ from scda.serve.labelling.formats.lines import csv_lines
 from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 MANIFEST = "manifest.csv"
-REVIEW = "review"  # the folder of files that a person should look at
+REVIEW = "review"  # folder of files for a person to review
 COLUMNS = ("path", "class_id", "label", "placed_at", "error_code")
 
 
 def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
-    """Refuse a folder that files cannot be sorted into, before any work is done.
+    """Check that files can be sorted into a folder, before any work is done.
 
     Raises:
-        UsageError: If it holds something, lies in an input, cannot be made, or there is no such
-            mode, or links would lead from one disk to another.
+        UsageError: If the folder is not empty, is inside an input or cannot be created, the mode
+            is unknown, or hard links would cross disks.
     """
     check_mode(mode)
     place = folder.resolve()
     for root in inputs:
         if root.resolve() in (place, *place.parents):
-            raise UsageError(f"{folder}: inside {root}; want a folder outside what is labelled")
+            raise UsageError(f"{folder}: inside {root}; expected a folder outside the inputs")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder}: is a file; want a new or empty folder to sort into")
+        raise UsageError(f"{folder}: is a file; expected a new or empty folder to sort into")
     if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: is not empty; want a new or empty folder to sort into")
+        raise UsageError(f"{folder}: is not empty; expected a new or empty folder to sort into")
     if not place.parent.is_dir():
-        raise UsageError(f"{folder}: no folder {folder.parent}; want a folder in one that exists")
+        raise UsageError(
+            f"{folder}: no folder {folder.parent}; expected a folder inside an existing one"
+        )
     for root in inputs:
         if mode == "hardlink" and root.exists() and not _on_one_disk(root, place):
             raise UsageError(f"{folder}: not on the disk of {root}; {ONE_DISK}")
@@ -42,17 +44,17 @@ def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
 
 @contextmanager
 def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]:
-    """Give a function that puts the files of rows into class folders; none is moved.
+    """Give a function that copies or links the files of rows into class folders.
 
-    An error on the way takes everything away again.
+    After an error everything is removed again.
 
     Args:
-        folder: New or empty, as `check_sort` wants it.
-        mode: How a file gets there: copy, hardlink or symlink.
-        about: Names the classes, and where the files are.
+        folder: New or empty folder that `check_sort` accepts.
+        mode: One of copy, hardlink and symlink.
+        about: Facts shared by all rows.
 
     Raises:
-        UsageError: If a file cannot be put there.
+        UsageError: If a file cannot be copied or linked.
     """
     is_new = not folder.exists()
     with write_errors(folder):
@@ -87,27 +89,27 @@ class _Sorter:
             one.class_id: UNKNOWN if one.kind == UNKNOWN else names[one.label]
             for one in about.classes
         }
-        self._placer, self._about = ClassFolders(folder, mode), about
+        self._folders, self._about = ClassFolders(folder, mode), about
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Every folder that a file may be put into."""
+        """Every folder that may receive files."""
         return (REVIEW, *self._of_class.values())
 
     def place(self, row: Row) -> tuple[str, ...]:
-        """Put a row's file where it belongs, and return the manifest's line."""
+        """Copy or link the file of a row, and return its line of the manifest."""
         answer = row.answer
         if isinstance(answer, ImageError):
             return (row.path, "", "", "", answer.code)
-        said = (row.path, answer.class_id, answer.label)
+        columns = (row.path, answer.class_id, answer.label)
         file = self._about.file(row)
         name = REVIEW if row.review else self._of_class[answer.class_id]
         try:
-            return (*said, self._placer.place(file, name).as_posix(), "")
+            return (*columns, self._folders.place(file, name).as_posix(), "")
         except UsageError:
             if file.is_file():
                 raise
-            return (*said, "", "unreadable")  # it was there a moment ago, when it was labelled
+            return (*columns, "", "unreadable")  # it vanished after it was labelled
 
 
 def _on_one_disk(root: Path, place: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Which files a labelling takes, and the path that each one's row gets."""
+"""The local files of a labelling, and the path of each in its row."""
 
 import glob
 from collections import Counter
@@ -20,15 +20,15 @@ _HEADS = (*HEADS, SUMMARY_HEAD)  # how an earlier output begins
 
 @dataclass(frozen=True, kw_only=True)
 class FileSelection:
-    """Which files of the inputs are labelled."""
+    """Rules that select the files to label."""
 
-    recursive: bool = True  # those in sub-folders, too
-    follow_links: bool = False  # those in folders that a link leads to, too
-    include: tuple[str, ...] = ()  # patterns of names or paths; empty takes all
-    exclude: tuple[str, ...] = ()  # patterns; they win over `include`
+    recursive: bool = True  # include files in sub-folders
+    follow_links: bool = False  # include files in linked folders
+    include: tuple[str, ...] = ()  # patterns of names or paths; empty selects all
+    exclude: tuple[str, ...] = ()  # patterns with precedence over `include`
 
     def includes(self, path: str) -> bool:
-        """Return whether a row's path is chosen; `*` matches a `/` as well."""
+        """Return whether the path of a row is selected; `*` also matches `/`."""
         name = path.rpartition("/")[2]
 
         def fits(pattern: str) -> bool:
@@ -43,14 +43,14 @@ ALL_FILES = FileSelection()
 
 @dataclass(frozen=True)
 class LocalFiles:
-    """The folders and single files to label; iterating gives a row's path and its file."""
+    """Folders and single files to label; iterating gives the path of a row and its file."""
 
     roots: tuple[Path, ...]
-    outputs: frozenset[Path]  # resolved; results of this or an earlier labelling, no input
+    outputs: frozenset[Path]  # resolved; outputs of this or an earlier labelling, never labelled
     selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, Path]]:
-        """Yield every chosen file in sorted order; nothing is kept, so it may be millions.
+        """Yield every selected file in sorted order, in constant memory.
 
         Raises:
             UsageError: If an input cannot be read, or an output would replace an input.
@@ -61,16 +61,16 @@ class LocalFiles:
 
     @property
     def root(self) -> Path:
-        """The absolute folder that the paths of rows are relative to."""
+        """Absolute folder that the paths of rows are relative to."""
         return (self._only_folder or Path()).absolute()
 
     @property
     def job(self) -> dict[str, Any]:
-        """What a resumed labelling must have in common, as plain JSON values."""
+        """Properties that a resumed labelling must share, as plain JSON values."""
         return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.selection)}
 
     def count_hidden(self) -> int:
-        """Return how many hidden files and folders are passed over."""
+        """Return the number of hidden files and folders that are skipped."""
         ours = {path.name for out in self.outputs for path in job_files(out)}
         return sum(
             count_hidden(root, recursive=self.selection.recursive, ours=ours)
@@ -81,7 +81,7 @@ class LocalFiles:
     def _all(self) -> Iterator[tuple[str, Path]]:
         only, selection = self._only_folder, self.selection
         for root in self.roots:
-            paths: Iterable[Path] = [root]  # one that vanished since has a row, too
+            paths: Iterable[Path] = [root]  # a file that has vanished still gets a row
             if root.is_dir():
                 paths = walk(
                     root, recursive=selection.recursive, follow_links=selection.follow_links
@@ -99,7 +99,7 @@ class LocalFiles:
         return {out.name for out in self.outputs}
 
     def _is_output(self, path: Path) -> bool:
-        # Names are compared first: resolving every path would cost more than walking.
+        # Names are compared first: resolving every path costs more than walking.
         if path.name not in self._output_names or path.resolve() not in self.outputs:
             return False
         with path.open("rb") as file:
@@ -112,15 +112,15 @@ class LocalFiles:
 def find_local_files(
     roots: Sequence[Path], outputs: Iterable[Path], selection: FileSelection = ALL_FILES
 ) -> LocalFiles:
-    """Return the inputs, checked for files that would be labelled twice.
+    """Return the files of the inputs, checked for overlaps.
 
     Args:
-        roots: Folders, single files, or patterns such as `photos/2026-*/*.jpg`.
+        roots: Folders, files, or patterns such as `photos/2026-*/*.jpg`.
         outputs: Files that will be written.
-        selection: Which files of them are labelled.
+        selection: Files to label.
 
     Raises:
-        UsageError: If one is not there, one lies inside another, or a pattern fits nothing.
+        UsageError: If an input is missing or inside another one, or a pattern matches nothing.
     """
     found = expand_patterns(roots, selection)
     for path in found:
@@ -130,24 +130,26 @@ def find_local_files(
     counts = Counter(resolved)
     for path, place in zip(found, resolved, strict=True):
         if counts[place] > 1 or not counts.keys().isdisjoint(place.parents):
-            raise UsageError(f"{path}: inside another input; its files would be labelled twice")
+            raise UsageError(
+                f"{path}: inside another input; its files would be labelled twice; "
+                "remove one of the two"
+            )
     return LocalFiles(tuple(found), frozenset(path.resolve() for path in outputs), selection)
 
 
 def expand_patterns(roots: Sequence[Path], selection: FileSelection = ALL_FILES) -> list[Path]:
-    """Return inputs with what they fit, in sorted order, in place of patterns.
+    """Return the inputs with patterns replaced by their sorted matches.
 
-    As under a folder, what is neither file nor folder is left out, and so are linked folders and
-    what is behind them, unless links shall be followed.
+    As in a folder, only files and folders count, and linked folders only with `follow_links`.
 
     Raises:
-        UsageError: If a pattern fits nothing.
+        UsageError: If a pattern matches nothing.
     """
     return [path for root in roots for path in _fitting(root, follow_links=selection.follow_links)]
 
 
 def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
-    """Return what a pattern fits; what is there as it is written is no pattern."""
+    """Return the matches of a pattern; the literal name of an existing file is not a pattern."""
     if root.exists() or not glob.has_magic(str(root)):
         return [root]
     fixed = next(n for n, part in enumerate(root.parts) if glob.has_magic(part))
@@ -157,17 +159,17 @@ def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
         if (path.is_file() or path.is_dir()) and (follow_links or not _is_linked(path, fixed))
     ]
     if not found:
-        raise UsageError(f"{root}: fits no file and no folder")
+        raise UsageError(f"{root}: matches no file and no folder")
     return found
 
 
 def _is_linked(path: Path, fixed: int) -> bool:
-    """Return whether one of a path's folders is a link, its first `fixed` parts left out."""
+    """Return whether a folder of a path is a link, except within its first `fixed` parts."""
     ends = range(fixed + 1, len(path.parts) + 1)
     folders = (Path(*path.parts[:end]) for end in ends)
     return any(folder.is_symlink() and folder.is_dir() for folder in folders)
 
 
 def _place(path: Path) -> Path:
-    """Return where an input is; a link to a file is a file of its own, as it is under a folder."""
+    """Return the location of an input; a link to a file counts as a file of its own."""
     return path.resolve() if path.is_dir() else path.parent.resolve() / path.name

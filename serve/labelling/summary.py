@@ -1,4 +1,4 @@
-"""What a person is told when a labelling is done."""
+"""Counts and summary of a labelling."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ from scda.models.errors import ImageError
 from scda.models.files import write_atomically, write_errors
 from scda.serve.labelling.formats.rows import Row
 
-HEAD = b'{\n "labels": {'  # how every summary begins
+HEAD = b'{\n "labels": {'  # beginning of every summary file
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Tally:
 
     @property
     def num_done(self) -> int:
-        """How many files have a row."""
+        """Number of files with a row."""
         return self.labels.total() + self.num_failed
 
     @property
     def num_failed(self) -> int:
-        """How many of them have an error."""
+        """Number of files with an error."""
         return self.errors.total()
 
     def counts(self) -> dict[str, dict[str, int]]:
@@ -50,30 +50,30 @@ class Tally:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What one labelling did."""
+    """Results of one labelling."""
 
     labels: dict[str, int]  # class label → files, most frequent first
     errors: dict[str, int]  # error code → files, most frequent first
-    hidden: int  # files and folders passed over because their name starts with a dot
+    hidden: int  # files and folders skipped because their name starts with a dot
     seconds: float
-    provider: str  # what ran the model: cpu or cuda
+    provider: str  # cpu or cuda
     model_id: str
     names_version: int
-    resumed: int = 0  # of the files, how many an earlier try did
+    resumed: int = 0  # files labelled before the labelling was resumed
 
     @property
     def num_failed(self) -> int:
-        """How many files have an error row."""
+        """Number of files with an error row."""
         return sum(self.errors.values())
 
     @property
     def num_files(self) -> int:
-        """How many files have a row."""
+        """Number of files with a row."""
         return sum(self.labels.values()) + self.num_failed
 
     @property
     def images_per_second(self) -> float:
-        """Files per second, bad ones included, those of an earlier try not."""
+        """Files per second, with bad files and without resumed ones."""
         return (self.num_files - self.resumed) / max(self.seconds, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Summary:
         }
 
     def write(self, path: Path) -> None:
-        """Write the fields to a file.
+        """Write the summary to a JSON file.
 
         Raises:
             UsageError: If it cannot be written.
@@ -95,12 +95,12 @@ class Summary:
             write_atomically(path, json.dumps(self.to_json(), indent=1) + "\n")
 
     def lines(self) -> list[str]:
-        """Return the summary as a person reads it."""
+        """Return the summary as lines of text."""
         return [
             f"{self.num_files} files in {self.seconds:.1f} s, "
             f"{self.images_per_second:.1f} images/s on {self.provider}",
             *(f"{count:8}  {label}" for label, count in self.labels.items()),
             *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
-            *([f"{self.resumed:8}  done by an earlier try"] if self.resumed else []),
-            *([f"{self.hidden:8}  hidden, passed over"] if self.hidden else []),
+            *([f"{self.resumed:8}  resumed from an earlier labelling"] if self.resumed else []),
+            *([f"{self.hidden:8}  hidden, skipped"] if self.hidden else []),
         ]

@@ -1,24 +1,24 @@
-"""How fast a labelling goes, for who waits for it."""
+"""The current speed of a labelling."""
 
 import time
 from collections import deque
 
-_WINDOW_SECONDS = 30.0  # long enough to be calm, short enough to forget what `--resume` read back
+_WINDOW_SECONDS = 30.0  # long enough to be steady, short enough to exclude resumed rows
 
 
 class Throughput:
-    """Files a second, of late."""
+    """Files per second over the last half minute."""
 
     def __init__(self) -> None:
-        """Begin with nothing done."""
-        self._seen: deque[tuple[float, int]] = deque()  # when, and how many were done by then
+        """Start at zero."""
+        self._seen: deque[tuple[float, int]] = deque()  # time, and files done by then
 
     def describe(self, done: int, failed: int) -> str:
-        """Return the rate and the errors so far as a person reads them.
+        """Return the rate and the number of errors as text.
 
         Args:
-            done: Files that have a row by now.
-            failed: Those of them that have an error.
+            done: Number of files with a row so far.
+            failed: Number of files with an error so far.
         """
         now = time.monotonic()
         self._seen.append((now, done))

@@ -168,7 +168,7 @@ def test_a_network_that_timm_lacks_is_refused(name: str) -> None:
 
 
 def test_an_unknown_backbone_is_told_what_there_is() -> None:
-    with pytest.raises(UsageError, match=r"want efficientnet_lite0, .*, resnet50 or timm/NAME"):
+    with pytest.raises(UsageError, match=r"expected efficientnet_lite0, .*, resnet50 or timm/NAME"):
         load_backbone("resnet51")
 
 
@@ -184,10 +184,10 @@ def test_resnet50_takes_the_published_weights_and_says_from_where(
         return published
 
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", load)
-    said: list[str] = []
-    backbone = load_backbone("resnet50", image_size=227, say=said.append)
+    lines: list[str] = []
+    backbone = load_backbone("resnet50", image_size=227, notify=lines.append)
     ((url, options),) = asked
-    assert url in said[0]
+    assert url in lines[0]
     assert options["weights_only"] is True
     assert options["check_hash"] is True
     state = backbone.network.state_dict()
@@ -208,6 +208,6 @@ def test_without_a_network_it_says_which_file_to_get(
     with pytest.raises(UsageError) as told:
         load_backbone(name)
     message = str(told.value)
-    assert message.startswith(f"backbone {name}: cannot fetch its weights (")
+    assert message.startswith(f"backbone {name}: cannot download its weights (")
     assert "no route to host" in message
     assert re.search(r"get https://\S+ and pass --weights FILE$", message)

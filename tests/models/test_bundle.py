@@ -112,7 +112,7 @@ def test_checksums_can_be_left_for_later(bundle: Path) -> None:
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_another_schema_is_refused(bundle: Path, version: object) -> None:
     edit(bundle, lambda fields: fields.update(schema_version=version))
-    with pytest.raises(GateError, match=rf"bundle\.json: schema {version}, this version reads 1$"):
+    with pytest.raises(GateError, match=rf"schema {version}, this version of scda reads 1$"):
         read_manifest(bundle)
 
 
@@ -180,7 +180,7 @@ def test_a_forged_bundle_cannot_reach_out_of_its_folder(bundle: Path, path: str)
         fields["files"][path] = "0" * 64
 
     edit(bundle, forge, sign=True)
-    with pytest.raises(GateError, match=r"want a path inside the bundle$"):
+    with pytest.raises(GateError, match=r"expected a path inside the bundle$"):
         read_manifest(bundle, checked=False)
 
 
@@ -279,12 +279,12 @@ def test_a_run_stands_for_its_bundle(bundle: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("missing", UsageError, "no such folder; want a bundle or a run"),
-        ("mis\nsing", UsageError, "no such folder; want a bundle or a run"),
-        ("other", UsageError, "no bundle.json here; want a bundle or a finished run"),
-        ("file", UsageError, "no bundle.json here; want a bundle or a finished run"),
-        ("bundle", GateError, "no bundle.json here; want a bundle or a finished run"),
-        ("", GateError, "no bundle.json here; want a bundle or a finished run"),
+        ("missing", UsageError, "no such folder; expected a bundle or a run"),
+        ("mis\nsing", UsageError, "no such folder; expected a bundle or a run"),
+        ("other", UsageError, "no bundle.json found; expected a bundle or a finished run"),
+        ("file", UsageError, "no bundle.json found; expected a bundle or a finished run"),
+        ("bundle", GateError, "no bundle.json found; expected a bundle or a finished run"),
+        ("", GateError, "no bundle.json found; expected a bundle or a finished run"),
     ],
 )
 def test_where_there_is_no_bundle_the_path_is_named(
@@ -301,7 +301,7 @@ def test_where_there_is_no_bundle_the_path_is_named(
 
 def test_parts_that_do_not_fit_each_other_are_refused(bundle: Path) -> None:
     edit(bundle, lambda fields: fields["classes"].pop(), sign=True)
-    with pytest.raises(GateError, match=r"clusters\.faiss does not fit bundle\.json: 5, want 4$"):
+    with pytest.raises(GateError, match=r"faiss does not fit bundle\.json: 5, expected 4$"):
         load_predictor(bundle, provider="cpu", threads=1)
 
 
@@ -312,7 +312,7 @@ def test_a_model_for_another_image_size_is_refused(
     smaller = dataclasses.replace(manifest.preprocessing, crop_px=31)
     folder = tmp_path / "smaller"
     write(draft, folder, dataclasses.replace(manifest, preprocessing=smaller))
-    with pytest.raises(GateError, match=r"model\.onnx does not fit bundle\.json: 32, want 31$"):
+    with pytest.raises(GateError, match=r"model\.onnx does not fit bundle\.json: 32, expected 31$"):
         load_predictor(folder, provider="cpu", threads=1)
 
 
@@ -324,5 +324,5 @@ def test_a_model_that_answers_otherwise_here_is_refused(
     stored["probabilities"][0, 0] += 0.01
     np.savez(draft / "parity.npz", **stored)
     write(draft, tmp_path / "drifted", read_manifest(bundle))
-    with pytest.raises(GateError, match=r"^parity: cpu differs by 0\.01, want 0\.0001$"):
+    with pytest.raises(GateError, match=r"^parity: cpu differs by 0\.01, expected 0\.0001$"):
         load_predictor(tmp_path / "drifted", provider="cpu", threads=1)

@@ -232,7 +232,7 @@ def test_the_pixel_cap_is_exact() -> None:
 
 
 def test_the_pixel_cap_says_what_was_found_and_wanted() -> None:
-    with pytest.raises(ImageError, match=r"^50,001,000 pixels, at most 50,000,000 are read$"):
+    with pytest.raises(ImageError, match=r"^50,001,000 pixels; the limit is 50,000,000$"):
         read_image(png(50_001, 1_000))
 
 
@@ -282,7 +282,7 @@ def test_the_byte_cap_is_exact(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(b"12345")
     assert read_bytes(path, max_bytes=5) == b"12345"
-    with pytest.raises(ImageError, match=r"^5 bytes, at most 4 are read$") as caught:
+    with pytest.raises(ImageError, match=r"^5 bytes; the limit is 4$") as caught:
         read_bytes(path, max_bytes=4)
     assert caught.value.code == "too_many_bytes"
 
@@ -291,7 +291,7 @@ def test_a_file_is_read_like_its_bytes(tmp_path: Path) -> None:
     path = tmp_path / "no-ending"
     path.write_bytes(encode(four(), "PNG"))
     assert read_file(path).tobytes() == four().tobytes()
-    with pytest.raises(ImageError, match="at most 100 are read"):
+    with pytest.raises(ImageError, match="the limit is 100"):
         read_file(path, max_pixels=100)
 
 
@@ -313,6 +313,6 @@ def test_many_threads_read_what_one_reads() -> None:
 
 def test_a_long_ppm_of_text_is_refused_at_once_and_a_short_one_read() -> None:
     assert read_image(b"P3 1 1 255 10 20 30 ").getpixel((0, 0)) == (10, 20, 30)
-    with pytest.raises(ImageError, match="PPM as text above"):
+    with pytest.raises(ImageError, match="text PPM larger than"):
         read_image(b"P3 1 1 255 10 20 30 " + b" " * MAX_PLAIN_BYTES)
     assert read_image(b"P6 1 1 255\nabc" + b" " * MAX_PLAIN_BYTES).size == (1, 1)

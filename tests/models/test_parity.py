@@ -53,7 +53,7 @@ def test_the_same_answer_does_not_drift() -> None:
 def test_a_drift_at_any_batch_size_is_found(batch: int) -> None:
     session = echo(shifted(-0.25, at_batch=batch))
     assert drift(session, REFERENCE) == 0.25
-    with pytest.raises(GateError, match=r"^parity: cpu differs by 0\.25, want 0\.0001$"):
+    with pytest.raises(GateError, match=r"^parity: cpu differs by 0\.25, expected 0\.0001$"):
         check_parity(session, REFERENCE)
 
 
@@ -72,7 +72,7 @@ def test_an_answer_that_is_no_number_fails() -> None:
 
 
 def test_an_answer_of_another_shape_fails() -> None:
-    with pytest.raises(GateError, match=r"parity: the model gives \(1, 3\), want \(1, 4\)"):
+    with pytest.raises(GateError, match=r"parity: the model returns \(1, 3\), expected \(1, 4\)"):
         check_parity(echo(lambda probabilities: probabilities[:, :-1]), REFERENCE)
 
 

@@ -152,5 +152,5 @@ def test_a_missing_field_is_refused(missing: str) -> None:
 
 @pytest.mark.parametrize("crop_px", [0, -1, 257])
 def test_a_crop_that_does_not_fit_is_refused(crop_px: int) -> None:
-    with pytest.raises(ValueError, match="want 0 < crop <= resize"):
+    with pytest.raises(ValueError, match="expected 0 < crop <= resize"):
         dataclasses.replace(PREPROCESSING, crop_px=crop_px)

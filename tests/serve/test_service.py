@@ -94,7 +94,8 @@ load()
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert ended.stderr.splitlines() == [
-        "scda: provider cuda asked for, this machine or onnxruntime has none"
+        "scda: provider cuda is not available on this machine or in this onnxruntime; "
+        "use --provider cpu"
     ]
 
 

@@ -14,7 +14,7 @@ _DTYPE = "<f4"
 
 @contextmanager
 def write_npy(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
-    """Give a function that writes features (N, D), float32; NaN where a file has none."""
+    """Give a function that writes features (N, D), float32; NaN for a file without them."""
     num_rows = 0
     missing = np.full(about.width, np.nan, np.float32)
 
@@ -32,7 +32,7 @@ def write_npy(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
 
 
 def _write_header(file: BinaryIO, num_rows: int, width: int) -> None:
-    """Write how many rows follow; NumPy leaves room in it, so that its length is always one."""
+    """Write the number of rows; NumPy pads the header, so that its length is constant."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": _DTYPE, "fortran_order": False, "shape": (num_rows, width)}
     )

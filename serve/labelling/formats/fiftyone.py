@@ -19,8 +19,8 @@ HEAD = b'{"classes": '
 def write_labels(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
     """Give a function that writes rows as entries of one JSON object, a line each.
 
-    Their keys are absolute paths: relative ones would have to leave the ending out, and then
-    `a.jpg` and `a.png` would be one image.
+    The keys are absolute paths: relative ones have no ending, so that `a.jpg` and `a.png` would be
+    one image.
     """
     places = {one.class_id: i for i, one in enumerate(about.classes)}
     classes = json.dumps([printable(one.label) for one in about.classes])
@@ -42,9 +42,9 @@ def _target(row: Row, places: dict[str, int]) -> dict[str, Any] | None:
     answer = row.answer
     if isinstance(answer, ImageError):
         return None  # an unlabelled image
-    said = {"class_id": answer.class_id, "kind": answer.kind}
+    class_fields = {"class_id": answer.class_id, "kind": answer.kind}
     return {
-        "label": places[answer.class_id],  # where there are classes, a label is a place in them
+        "label": places[answer.class_id],  # with "classes", a label is an index
         "confidence": answer.confidence,
-        "attributes": {**said, "outlier": answer.outlier, "review": row.review},
+        "attributes": {**class_fields, "outlier": answer.outlier, "review": row.review},
     }

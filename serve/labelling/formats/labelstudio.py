@@ -1,4 +1,4 @@
-"""Rows as Label Studio tasks with predictions, and the labelling configuration they fit.
+"""Rows as Label Studio tasks with predictions, and their labelling configuration.
 
 Source: https://labelstud.io/guide/predictions and https://labelstud.io/tags/choices
 """
@@ -19,7 +19,7 @@ from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
 HEAD = b'[\n{"data": '
 CONFIG_HEAD = b"<View>"
-LOCAL_FILES = "/data/local-files/?d="  # how Label Studio serves files of its own machine
+LOCAL_FILES = "/data/local-files/?d="  # prefix of local files in Label Studio
 _CONTROL, _OBJECT = "label", "image"  # names of the two tags of the configuration
 _DATA = ("path", "status", "error_code", "class_id", "kind", "outlier", "review")
 _NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -41,13 +41,13 @@ def write_tasks(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
 
 
 def labelling_config(about: LabellingInfo) -> bytes:
-    """Return the XML to paste into a project: one choice for each label that may be answered."""
+    """Return the XML to paste into a project, with one choice per label."""
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Image", name=_OBJECT, value="$image")
     choices = ElementTree.SubElement(
         view, "Choices", name=_CONTROL, toName=_OBJECT, choice="single"
     )
-    # Two classes of one label are one choice: Label Studio tells choices by their text.
+    # Classes with the same label share a choice: Label Studio identifies choices by text.
     for label in dict.fromkeys(choice(one.label) for one in about.classes):
         ElementTree.SubElement(choices, "Choice", value=label)
     ElementTree.indent(view)
@@ -55,15 +55,15 @@ def labelling_config(about: LabellingInfo) -> bytes:
 
 
 def choice(label: str) -> str:
-    r"""Return a label as XML can hold it: control characters become \x01."""
+    r"""Return a label as valid XML text: control characters become \x01."""
     return _NO_XML.sub(lambda found: f"\\x{ord(found[0]):02x}", printable(label))
 
 
 def image_reference(path: str, image_root: str) -> str:
-    """Return where Label Studio finds the image of a row.
+    """Return the reference of Label Studio to the image of a row.
 
-    Behind a URL or an absolute path, the row's path is quoted. Behind `s3://` and its like it is
-    not: there, Label Studio takes the text for the object's key.
+    The path is quoted behind a URL or an absolute path. It is not behind `s3://` and similar
+    prefixes, where Label Studio takes the text as the key of the object.
     """
     plain = urlsplit(image_root).scheme not in ("", "http", "https")
     end = printable(path) if plain else quote_from_bytes(os.fsencode(path), safe="/")
@@ -72,7 +72,7 @@ def image_reference(path: str, image_root: str) -> str:
 
 def _task(row: Row, about: LabellingInfo) -> dict[str, Any]:
     image = image_reference(row.path, about.image_root)
-    # The same keys in every task: Label Studio makes a column of a key that all of them have.
+    # The same keys in every task: Label Studio shows a column only for keys of all tasks.
     values = {name: "" if value is None else value for name, value in row.to_json().items()}
     data = {name: values[name] for name in _DATA}
     predictions = [] if isinstance(row.answer, ImageError) else [_prediction(row.answer)]

@@ -25,9 +25,9 @@ def write_csv(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
 
 
 def csv_lines(lines: Sequence[Sequence[Any]]) -> bytes:
-    """Return lines of a CSV file; bytes of a file name that are no UTF-8 stay as they are."""
+    """Return lines of a CSV file; undecodable bytes of file names are kept."""
     text = io.StringIO(newline="")
-    # Lines end in CR LF (RFC 4180): with a bare LF, Python leaves a CR in a name unquoted.
+    # Lines end in CR LF (RFC 4180): with a bare LF, Python would not quote a CR in a name.
     csv.writer(text).writerows(lines)
     return text.getvalue().encode("utf-8", "surrogateescape")
 

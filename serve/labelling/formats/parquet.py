@@ -13,7 +13,7 @@ from scda.serve.labelling.formats.rows import COLUMNS, LabellingInfo, Row, Write
 
 HEAD = b"PAR1"
 ROW_GROUP = 16_384  # rows; about 15 MB of memory
-_AT_ONCE = 256  # rows; in batches of few, columns take more memory than what is in them
+_AT_ONCE = 256  # rows; smaller batches spend more memory on columns than on values
 
 
 def _entries(value: str) -> pa.DataType:
@@ -35,7 +35,7 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
 def schema_of(model_id: str, names_version: int) -> pa.Schema:
-    """Return the schema of a file, with what its metadata says of the model."""
+    """Return the schema of a file, with the model in its metadata."""
     metadata = {
         "scda_model_id": model_id,
         "scda_schema_version": str(SCHEMA_VERSION),
@@ -45,15 +45,15 @@ def schema_of(model_id: str, names_version: int) -> pa.Schema:
 
 
 def record_batch(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return rows as Arrow has them; names are made readable, as `printable` does."""
+    """Return rows as an Arrow batch, with names as in `printable`."""
     return pa.RecordBatch.from_pylist(list(map(_values, rows)), schema=SCHEMA)
 
 
 @contextmanager
 def write_parquet(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
-    """Give a function that writes rows in groups of `ROW_GROUP`; what is open waits in memory.
+    """Give a function that writes rows in groups of `ROW_GROUP`, kept in memory until complete.
 
-    How rows come in batches makes no difference to the file.
+    The file does not depend on the batches in which rows arrive.
     """
     schema = schema_of(about.model_id, about.names_version)
     writer = pq.ParquetWriter(file, schema)
@@ -87,7 +87,7 @@ def write_parquet(file: BinaryIO, about: LabellingInfo) -> Iterator[Write]:
         put_group(pa.Table.from_batches(waiting, schema))
         writer.close()
     except BaseException:
-        # Open, it would write its footer whenever it is collected: into a file long closed.
+        # Left open, it would write its footer at garbage collection, into a closed file.
         with suppress(Exception):
             writer.close()
         raise

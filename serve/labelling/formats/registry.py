@@ -1,4 +1,4 @@
-"""The file formats of a labelling, by the ending of the file's name.
+"""The file formats of a labelling, by the ending of the file name.
 
 A new format is one module with one function, and one entry here.
 """
@@ -15,10 +15,10 @@ from scda.serve.labelling.formats.rows import LabellingInfo, Write
 
 @dataclass(frozen=True)
 class Format:
-    """One way to write rows."""
+    """One file format of rows."""
 
     write: Callable[[BinaryIO, LabellingInfo], AbstractContextManager[Write]]
-    head: bytes  # how every file of it begins
+    head: bytes  # beginning of every file
     beside: Callable[[LabellingInfo], bytes] | None = (
         None  # a second file, which the first one needs
     )
@@ -46,13 +46,13 @@ HEADS = tuple(_heads)
 
 
 def ending(path: Path, formats: Mapping[str, Format]) -> str | None:
-    """Return the ending of a file's name that says its format, if it has one."""
+    """Return the ending that decides the format of a file, or None."""
     name = path.name.lower()
     return next((end for end in formats if name.endswith(end) and name != end), None)
 
 
 def path_beside(path: Path, formats: Mapping[str, Format]) -> Path | None:
-    """Return where the second file of a format stands, if it has one."""
+    """Return the path of the second file of a format, or None."""
     end = ending(path, formats)
     if end is None or not formats[end].beside:
         return None
@@ -60,6 +60,6 @@ def path_beside(path: Path, formats: Mapping[str, Format]) -> Path | None:
 
 
 def endings(formats: Mapping[str, Format]) -> str:
-    """Return what to tell a person who gave another ending."""
+    """Return the endings as text."""
     *others, last = formats
     return f"{', '.join(others)} or {last}" if others else last

@@ -19,36 +19,36 @@ COLUMNS = ("path", "status", "error_code", "error", *FIELDS, "review")
 
 @dataclass(frozen=True)
 class Row:
-    """What is said of one file: a prediction, or why there is none."""
+    """The result of one file: a prediction or an error."""
 
     path: str  # with "/" between folders
     answer: Prediction | ImageError
-    review: bool = False  # its confidence is below what was asked for
+    review: bool = False  # its confidence is below `min_confidence`
     features: NDArray[np.float32] | None = field(default=None, compare=False)  # (D,)
 
     def to_json(self) -> dict[str, Any]:
-        """Return every column as a plain JSON value, `None` where it is empty."""
-        said: dict[str, Any]
+        """Return every column as a plain JSON value, None if it is empty."""
+        columns: dict[str, Any]
         if isinstance(self.answer, ImageError):
-            said = {"status": "error", "error_code": self.answer.code, "error": str(self.answer)}
+            columns = {"status": "error", "error_code": self.answer.code, "error": str(self.answer)}
         else:
-            said = {"status": "ok", **self.answer.to_json(), "review": self.review}
-        return {**dict.fromkeys(COLUMNS), "path": self.path, **said}
+            columns = {"status": "ok", **self.answer.to_json(), "review": self.review}
+        return {**dict.fromkeys(COLUMNS), "path": self.path, **columns}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabellingInfo:
-    """What is true of every row of one labelling."""
+    """Facts shared by all rows of one labelling."""
 
     model_id: str
     names_version: int
-    classes: tuple[ActiveClass, ...]  # that answer, in order
-    width: int  # of a row's features
-    root: Path  # absolute; a row's path is relative to it
-    image_root: str  # what an annotation tool puts before a row's path
+    classes: tuple[ActiveClass, ...]  # active classes, in order
+    width: int  # length of the features of a row
+    root: Path  # absolute; paths of rows are relative to it
+    image_root: str  # prefix of paths for an annotation tool
 
     def file(self, row: Row) -> Path:
-        """Return where a row's file is."""
+        """Return the file of a row."""
         return self.root / row.path
 
 

@@ -1,4 +1,4 @@
-"""The Ray cluster that work runs on: one that is there, or this machine for as long as it takes."""
+"""Connection to a Ray cluster, or a temporary one on this machine."""
 
 import logging
 import os
@@ -13,8 +13,8 @@ from scda.models.errors import ScdaError, UsageError
 from scda.models.session import PROVIDERS
 
 _ANSWER_SECONDS = 10
-_LISTING = 1  # a CPU more than there are: what lists files waits most of the time
-# Ray looks at these when it is imported; whoever has set them otherwise is right.
+_LISTING = 1  # one CPU extra: the task that lists files mostly waits
+# Ray reads these when it is imported; values set by the user are kept.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
@@ -24,14 +24,14 @@ _QUIET = {
 
 @contextmanager
 def ray_cluster(*, progress: bool = False) -> Iterator[ModuleType]:
-    """Give Ray, connected to RAY_ADDRESS, else to a cluster of this machine that ends with it.
+    """Give Ray, connected to RAY_ADDRESS or to a temporary cluster on this machine.
 
     Args:
-        progress: Whether Ray Data shows bars.
+        progress: Whether Ray Data shows progress bars.
 
     Raises:
         UsageError: If Ray is not installed, or no cluster answers at RAY_ADDRESS.
-        ScdaError: In place of any error of the cluster.
+        ScdaError: If the cluster fails.
     """
     ray = _import_ray()
     ours = not ray.is_initialized()
@@ -43,27 +43,29 @@ def ray_cluster(*, progress: bool = False) -> Iterator[ModuleType]:
             yield ray
     except ray.exceptions.RayError as error:
         last = str(error).strip().splitlines()[-1]
-        raise ScdaError(f"Ray gave up: {type(error).__name__}: {last}") from error
+        raise ScdaError(f"Ray failed: {type(error).__name__}: {last}") from error
     finally:
         if ours:
             ray.shutdown()
 
 
-def wants_gpus(ray: ModuleType, provider: str) -> bool:
-    """Return whether actors shall have a GPU each.
+def use_gpus(ray: ModuleType, provider: str) -> bool:
+    """Return whether each actor gets a GPU.
 
     Args:
-        ray: Connected.
-        provider: `auto` takes the cluster's GPUs if it has any; `cpu` or `cuda`.
+        ray: Connected Ray module.
+        provider: `auto`, which uses GPUs if the cluster has any, `cpu` or `cuda`.
 
     Raises:
-        UsageError: If the provider is unknown, or a GPU is asked for and there is none.
+        UsageError: If the provider is unknown or not available.
     """
     if provider not in ("auto", *PROVIDERS):
-        raise UsageError(f"provider {provider!r}, want auto, {' or '.join(PROVIDERS)}")
+        raise UsageError(f"provider {provider!r}, expected auto, {' or '.join(PROVIDERS)}")
     there = bool(ray.cluster_resources().get("GPU"))
     if provider == "cuda" and not there:
-        raise UsageError("provider cuda asked for, the cluster has no GPU")
+        raise UsageError(
+            "provider cuda is not available: the cluster has no GPU; use --provider cpu"
+        )
     return there and provider != "cpu"
 
 
@@ -75,12 +77,12 @@ def _import_ray() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise UsageError("Ray is missing; pip install 'scda[ray]'") from None
+        raise UsageError("Ray is not installed; run pip install 'scda[ray]'") from None
     return ray
 
 
 def _check_there(address: str) -> None:
-    """Refuse an address where nothing listens; Ray itself would try for minutes."""
+    """Refuse an address where nothing listens; Ray would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
         try:
@@ -91,7 +93,7 @@ def _check_there(address: str) -> None:
 
 def _connect(ray: ModuleType, address: str | None) -> None:
     local = {"num_cpus": usable_cpus() + _LISTING, "include_dashboard": False}
-    heeded = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
             address or "local",
@@ -103,7 +105,7 @@ def _connect(ray: ModuleType, address: str | None) -> None:
         first = str(error).strip().partition("\n")[0]
         raise UsageError(f"RAY_ADDRESS {address}: no cluster answers: {first}") from None
     with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, heeded)  # Ray's own would end with its own exit code
+        signal.signal(signal.SIGTERM, handler)  # the handler of Ray would set its own exit code
 
 
 @contextmanager

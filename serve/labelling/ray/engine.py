@@ -1,4 +1,4 @@
-"""Labelling with Ray Data: the rows of the local engine, on as many machines as there are."""
+"""Labelling with Ray Data: the rows of the local engine, on a cluster."""
 
 import os
 import time
@@ -18,15 +18,15 @@ from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
 from scda.serve.labelling.label import check_options
 from scda.serve.labelling.object_stores import is_uri, place
 from scda.serve.labelling.outputs import DEFAULTS, Options
-from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
+from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
 from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, read_bundle_files
 from scda.serve.labelling.ray.validation import check_output, check_summary, find_sources
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles
 from scda.serve.labelling.summary import Summary
 
-SUCCESS = "_SUCCESS"  # an empty object: every part is there; readers of Parquet pass over it
+SUCCESS = "_SUCCESS"  # empty object: every part is written; readers of Parquet skip it
 _BATCH_SIZE = 32
-_BATCHES_A_TASK = 8  # some seconds of one core
+_BATCHES_A_TASK = 8  # a few seconds of one core
 _ROWS_A_PART = 8 * ROW_GROUP
 
 
@@ -43,25 +43,25 @@ def label_on_ray(
     threads: int = 0,
     progress: bool = False,
 ) -> Summary:
-    """Write one row per file to a folder of Parquet parts; rows are in no order.
+    """Write one row per file to a folder of Parquet files, in no order.
 
     Args:
-        predictor: The loaded bundle; every actor gets a copy of its files.
-        inputs: Folders, files and patterns that all machines see; or URIs.
-        outs: One folder or URI, new or empty. A folder appears at the end, whole; behind a URI
+        predictor: Loaded bundle; every actor gets a copy of its files.
+        inputs: Folders, files and patterns visible to all machines, or URIs.
+        outs: One new or empty folder or URI. A folder appears at the end, complete; under a URI
             `SUCCESS` appears last.
-        options: What rows say, and where the summary goes.
-        selection: Which of the files are labelled.
-        files_from: In place of inputs: a list of files or URIs.
-        batch_size: Files per call of the model; None takes 32.
-        provider: As in `wants_gpus`.
-        threads: Of one actor's model, and the CPUs kept for it; 0 is 1.
-        progress: Whether Ray shows bars.
+        options: Options of the rows, and the file of the summary.
+        selection: Files to label.
+        files_from: List of files or URIs instead of inputs.
+        batch_size: Number of files per call of the model; None is 32.
+        provider: As in `use_gpus`.
+        threads: Number of threads and CPUs per actor; 0 is 1.
+        progress: Whether Ray shows progress bars.
 
     Raises:
-        UsageError: If an input, an output or the cluster is not there or is wrong.
+        UsageError: If an input, an output or the cluster is missing or wrong.
         DataError: If there is no file to label.
-        ScdaError: If the cluster gives up.
+        ScdaError: If the cluster fails.
     """
     check_options(predictor, options)
     batch_size = batch_size or _BATCH_SIZE
@@ -72,17 +72,17 @@ def label_on_ray(
     hidden = sum(source.count_hidden() for source in sources if isinstance(source, LocalFiles))
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
-        gpus = wants_gpus(ray, provider)
+        gpus = use_gpus(ray, provider)
         files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
         rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
         system, path = place(folder)
         rows.write_parquet(
             path,
-            filesystem=system,  # of a URI alone, Ray would take %xx, ? and # for more than a name
+            filesystem=system,  # in a URI, Ray would interpret %xx, ? and #
             min_rows_per_file=_ROWS_A_PART,
             row_group_size=ROW_GROUP,
             schema=schema_of(predictor.manifest.id, predictor.names.version),
-            # It waits for storage; and with all CPUs taken by actors it would never start.
+            # Writing mostly waits for storage; with all CPUs held by actors it would never start.
             ray_remote_args={"num_cpus": 0},
         )
         labels, errors = _counts(folder)
@@ -101,12 +101,12 @@ def label_on_ray(
 
 
 def _files(ray: ModuleType, sources: Sequence[Source], rows_a_block: int) -> Any:
-    """Return the dataset of names and files; each source is listed by one task, as it is needed."""
+    """Return the dataset of names and files; one task lists each source lazily."""
     numbers = ray.data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
     listed = numbers.map_batches(
         list_files, fn_kwargs={"sources": sources, "here": os.getcwd()}, batch_size=1
     )
-    # Ray makes one stage of the two: blocks leave the listing as they fill.
+    # Ray fuses the two stages: blocks leave the listing as they fill.
     return listed.repartition(target_num_rows_per_block=rows_a_block)
 
 
@@ -122,8 +122,8 @@ def _rows(
 ) -> Any:
     """Return the dataset of rows.
 
-    Without GPUs both stages ask for the same, and Ray runs them in one actor: no pixels travel.
-    With GPUs decoding runs on every CPU of the cluster, beside a machine's GPU or far from it.
+    Without GPUs both stages need the same resources, and Ray fuses them: pixels stay local.
+    With GPUs decoding runs on every CPU of the cluster.
     """
     pixels = files.map_batches(
         decode,
@@ -150,18 +150,18 @@ def _rows(
 
 @contextmanager
 def _written_whole(out: str) -> Iterator[str]:
-    """Give the folder or URI that parts are written to."""
+    """Give the folder or URI to write to."""
     if not is_uri(out):
         with atomic_folder(Path(out).absolute()) as draft:
             yield str(draft)
         return
-    yield out  # storage cannot rename
+    yield out  # object stores cannot rename
     system, path = place(out)
     system.open_output_stream(f"{path}/{SUCCESS}").close()
 
 
 def _counts(folder: str) -> tuple[Counter[str], Counter[str]]:
-    """Return the files per label and per error code, as they stand in what was written."""
+    """Return the numbers of files per label and per error code in the written files."""
     system, path = place(folder)
     labels, errors = Counter[str](), Counter[str]()
     columns = {"label": labels, "error_code": errors}

@@ -1,7 +1,6 @@
-"""What runs on the machines of a Ray cluster: files listed, decoded, and answered for.
+"""The stages that run on a Ray cluster: list files, decode them, predict.
 
-Tables go from one stage to the next. Names are bytes in them: Arrow's text has no place for what
-is not UTF-8.
+Stages exchange Arrow tables. Names are bytes: Arrow text holds only UTF-8.
 """
 
 import os
@@ -29,19 +28,19 @@ from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.pipeline import rows_of
 from scda.serve.labelling.sources import FileSelection, LocalFiles
 
-_CHUNK = 1024  # files that a listing holds at a time
+_CHUNK = 1024  # files per table of a listing
 _NAMES = pa.schema([("name", pa.binary()), ("file", pa.binary())])
 
 
 @dataclass(frozen=True)
 class SharedFileList:
-    """The files that a list names, as `ListedFiles`; every machine reads the list for itself."""
+    """The files named by a list that every machine can read."""
 
     path: str
     selection: FileSelection
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Yield a row's path and the file, which is the same."""
+        """Yield each name as both the path of the row and the file."""
         with open_file_list(self.path, (), self.selection) as listed:
             yield from ((name, name) for name, _ in listed)
 
@@ -55,9 +54,9 @@ def list_files(
     """Yield the names and files of sources, a chunk at a time.
 
     Args:
-        batch: Which of the sources, as `item`.
-        sources: All of them.
-        here: The folder that local paths are relative to; if none is, it may not be there.
+        batch: Indices of sources, as `item`.
+        sources: All sources.
+        here: Folder that relative paths refer to; unused if there are none.
     """
     for number in batch["item"]:
         source = sources[number]
@@ -70,11 +69,11 @@ def list_files(
 
 
 def decode(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
-    """Return names with the model's input, or with why there is none.
+    """Return names with the input of the model, or with an error.
 
     Args:
-        batch: From `list_files`.
-        preprocessing: Of the bundle.
+        batch: Table from `list_files`.
+        preprocessing: Preprocessing of the bundle.
     """
     prepared = _decoder(preprocessing).prepare(list(map(os.fsdecode, batch["file"].to_pylist())))
     bad = [given if isinstance(given, ImageError) else None for given in prepared]
@@ -89,7 +88,7 @@ def decode(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
 
 
 class Predict:
-    """The model of one actor; called with what `decode` gives, it returns rows."""
+    """The model of one actor; maps tables from `decode` to rows."""
 
     def __init__(self, bundle: Any, options: Options, provider: str, threads: int) -> None:
         """Load the model.
@@ -97,7 +96,7 @@ class Predict:
         Args:
             bundle: Ray reference to the result of `read_bundle_files`; a path would have to be
                 visible to all machines.
-            options: What rows say.
+            options: Options of the rows.
             provider: As in `Session`.
             threads: As in `Session`.
         """
@@ -113,7 +112,7 @@ class Predict:
         self._side = self._predictor.manifest.preprocessing.crop_px
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Return the rows of a batch with the columns of `SCHEMA`."""
+        """Return the rows of a batch, with the columns of `SCHEMA`."""
         names = [os.fsdecode(name) for name in batch["name"].to_pylist()]
         rows = rows_of(self._predictor, names, self._unpacked(batch), self._options)
         return pa.Table.from_batches([record_batch(rows)])
@@ -131,14 +130,14 @@ class Predict:
 
 
 def read_bundle_files(folder: Path) -> dict[str, bytes]:
-    """Return a bundle's files by their relative names."""
+    """Return the contents of the files of a bundle by their relative names."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-@cache  # one beside each process of Ray's that decodes; it ends with it
+@cache  # one per decoding process of Ray; it ends with that process
 def _decoder(preprocessing: Preprocessing) -> Decoder:
-    """Return a process to decode in: a file that kills it is a row, and not done again for ever."""
+    """Return a decoding process: a file that kills it becomes a row instead of endless retries."""
     return Decoder(preprocessing)
 
 

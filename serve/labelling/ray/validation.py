@@ -1,4 +1,4 @@
-"""What a labelling on Ray reads and where it writes, checked before any work is done."""
+"""Inputs and outputs of a labelling on Ray, checked before any work is done."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -23,73 +23,81 @@ def find_sources(
     selection: FileSelection,
     outputs: Sequence[Path] = (),
 ) -> list[Source]:
-    """Return what lists the files, checked by a look at the first of each.
+    """Return the sources of files, after reading the first file of each.
 
     Raises:
-        UsageError: If inputs are missing, of both kinds, or inside each other.
+        UsageError: If inputs are missing, mix paths and URIs, or overlap.
         DataError: If there is no file to label.
     """
     if bool(inputs) == (files_from is not None):
-        raise UsageError("want IMAGES or --files-from, one of them")
+        raise UsageError("expected either IMAGES or --files-from")
     sources: list[Source]
     if files_from is not None:
         if files_from == STDIN or not Path(files_from).is_file():
             raise UsageError(
-                f"--files-from {files_from}: --engine ray wants a file that every machine can read"
+                f"--files-from {files_from}: expected a file that every machine can "
+                "read (--engine ray)"
             )
         sources = [SharedFileList(str(Path(files_from).absolute()), selection)]
     elif all(map(is_uri, inputs)):
         _check_apart(inputs)
         sources = [StoredFiles(uri, selection, alone=len(inputs) == 1) for uri in inputs]
     elif any(map(is_uri, inputs)):
-        raise UsageError("local paths and URIs together; want one kind in one labelling")
+        raise UsageError("found both local paths and URIs; expected only one kind per call")
     else:
         sources = [find_local_files([Path(name) for name in inputs], outputs, selection)]
     if not any([next(iter(source), None) for source in sources]):  # noqa: C419 every one is read
-        raise DataError(f"no file to label in {', '.join(inputs) or files_from}")
+        raise DataError(f"no file to label found in {', '.join(inputs) or files_from}")
     return sources
 
 
 def _check_apart(uris: Sequence[str]) -> None:
     for inner, outer in permutations(uris, 2):
         if _is_in(inner, outer):
-            raise UsageError(f"{inner}: inside another input; its files would be labelled twice")
+            raise UsageError(
+                f"{inner}: inside another input; its files would be labelled twice; "
+                "remove one of the two"
+            )
 
 
 def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
-    """Return the one output.
+    """Return the only output.
 
     Raises:
-        UsageError: If it is not one new folder or URI, or lies inside what is read.
+        UsageError: If it is not one new folder or URI outside the inputs.
     """
     kinds = [ending(Path(out), FORMATS) for out in outs if out != STDOUT]
     if len(outs) != 1 or kinds not in ([None], [".parquet"]):
         found = ", ".join(outs) or "is missing"
-        raise UsageError(f"--out {found}: --engine ray wants one, a folder or URI for Parquet")
+        raise UsageError(
+            f"--out {found}: expected one folder or URI for Parquet files (--engine ray)"
+        )
     (out,) = outs
     if any(_is_in(out, given) for given in inputs):
-        raise UsageError(f"{out}: inside what is labelled; want a folder elsewhere")
+        raise UsageError(f"{out}: inside an input; expected a folder outside the inputs")
     system, path = place(out)
     kind = system.get_file_info(path).type
     if kind == FileType.File or (kind == FileType.Directory and _is_full(system, path)):
-        raise UsageError(f"{out}: is there already; want a new or empty folder")
+        raise UsageError(f"{out}: already exists; expected a new or empty folder")
     if not is_uri(out) and not Path(path).parent.is_dir():
-        raise UsageError(f"{out}: no folder {Path(path).parent}; want a folder in one that exists")
+        raise UsageError(
+            f"{out}: no folder {Path(path).parent}; expected a folder inside an existing one"
+        )
     return out
 
 
 def check_summary(path: Path | None) -> None:
-    """Refuse a summary that would replace something else: a list or storage may name any file.
+    """Refuse a summary that would replace another file.
 
     Raises:
-        UsageError: If it is a folder, in none, or there is another file of its name.
+        UsageError: If it is a folder or another file, or its folder does not exist.
     """
     if not path:
         return
     if not path.parent.is_dir():
-        raise UsageError(f"{path}: no folder {path.parent}; want one that exists")
+        raise UsageError(f"{path}: no folder {path.parent}; expected an existing folder")
     if path.exists() and not (path.is_file() and _head(path) in (b"", HEAD)):
-        raise UsageError(f"{path}: is there already, and no summary; want a new file")
+        raise UsageError(f"{path}: exists and is not a summary; expected a new file")
 
 
 def _head(path: Path) -> bytes:

@@ -159,7 +159,7 @@ def test_an_old_name_of_an_option_works_and_is_not_in_the_help(
         ({"target": "empty"}, 4, "no file in it"),
         ({"preset": "best"}, 2, "preset is 'best'; expected robust, paper"),
         ({"backbone": "vgg"}, 2, "backbone 'vgg', want"),
-        ({"backbone": "conv4"}, 2, "no weights of its own; pass --weights FILE"),
+        ({"backbone": "conv4"}, 2, "no published weights; pass --weights FILE"),
         ({"weights": "missing.safetensors"}, 2, "no such weights file"),
         ({"lr": "-1"}, 2, "lr is -1.0; expected more than 0 and less than 1"),
         ({"lr": "fast"}, 2, "'--lr'"),
@@ -246,14 +246,14 @@ def test_label_ends_with_3_where_a_file_is_bad(
     ("words", "code", "message"),
     [
         (("missing", "photos", "--out", "x.csv"), 2, "missing: no such folder"),
-        (("photos", "photos", "--out", "x.csv"), 2, "want a bundle or a finished run"),
+        (("photos", "photos", "--out", "x.csv"), 2, "expected a bundle or a finished run"),
         (("bundle", "missing", "--out", "x.csv"), 2, "missing"),
         (("bundle", "empty", "--out", "x.csv"), 4, "no file to label"),
         (("bundle", "photos", "--out", "x.docx"), 2, ".jsonl"),
         (("bundle", "photos", "--out", "nowhere/x.csv"), 2, "nowhere"),
         (("bundle", "photos", "--out", "x.csv", "--provider", "tpu"), 2, "provider 'tpu'"),
         (("damaged", "photos", "--out", "x.csv"), 5, "model.onnx is damaged"),
-        (("newer", "photos", "--out", "x.csv"), 5, "schema 99, this version reads 1"),
+        (("newer", "photos", "--out", "x.csv"), 5, "schema 99, this version of scda reads 1"),
     ],
 )
 def test_what_label_refuses(
@@ -297,12 +297,14 @@ def test_label_writes_everything_at_once(
 
 
 def test_label_needs_no_table(scda: Scda, bundle: Path, photos: Path, tmp_path: Path) -> None:
-    refused(scda("label", bundle, photos), 2, "no output; want --out FILE ending in .csv")
+    refused(scda("label", bundle, photos), 2, "no output; expected --out FILE ending in .csv")
     assert scda("label", bundle, photos, "--embeddings", tmp_path / "x.npy").returncode == 0
     assert scda("label", bundle, photos, "--sort-into", tmp_path / "s").returncode == 0
     refused(scda("label", bundle, photos, "--sort-into", tmp_path / "s"), 2, "s: is not empty")
     refused(
-        scda("label", bundle, photos, "--out", "-", "--top", "9"), 2, "--top 9; want 1 to 5, the"
+        scda("label", bundle, photos, "--out", "-", "--top", "9"),
+        2,
+        "--top 9; expected 1 to 5, the",
     )
 
 
@@ -377,7 +379,7 @@ def test_a_refused_call_of_names_changes_nothing(scda: Scda, tmp_path: Path) -> 
     orders = ("--merge", "discovered-000,discovered-001", "--set", "discovered-001=x")
     refused(scda("names", bundle, *orders), 2, "merged into discovered-000")
     assert not (bundle / "names.json").exists()
-    refused(scda("names", tmp_path / "none"), 2, "want a bundle")
+    refused(scda("names", tmp_path / "none"), 2, "expected a bundle")
 
 
 def test_labels_follow_names_at_once(scda: Scda, tmp_path: Path) -> None:
@@ -439,7 +441,7 @@ def test_a_list_is_labelled_with_a_summary(
     assert done.returncode == 3, done.stderr
     said = json.loads((tmp_path / "summary.json").read_text())
     assert (said["labels"], said["errors"]) == ({"red": 1}, {"unreadable": 1})
-    refused(scda("label", bundle, "--out", "x.csv"), 2, "want IMAGES or --files-from")
+    refused(scda("label", bundle, "--out", "x.csv"), 2, "expected either IMAGES or --files-from")
     nowhere = ("--out", "x.csv", "--summary", "none/s.json")
     refused(scda("label", bundle, "red.jpg", *nowhere), 2, "no folder none")
     refused(
@@ -462,7 +464,7 @@ def test_a_list_is_labelled_with_a_summary(
         ),
         (("--engine", "ray", "--workers", "2"), "--engine ray does not support --workers"),
         (("--engine", "ray", "--image-root", "x"), "--engine ray does not support --image-root"),
-        (("--engine", "ray"), "--engine ray wants one, a folder or URI for Parquet"),
+        (("--engine", "ray"), "expected one folder or URI for Parquet files (--engine ray)"),
     ],
 )
 def test_engines_refuse_what_they_cannot_do(

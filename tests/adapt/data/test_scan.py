@@ -79,13 +79,13 @@ def test_a_root_that_may_not_be_read_is_named(
 
 def test_a_source_without_class_folder_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "1.jpg", ".hidden/2.jpg")
-    with pytest.raises(DataError, match="no class folder in it; want one folder per class"):
+    with pytest.raises(DataError, match="no class folder found; expected one folder per class"):
         scan_source(tmp_path)
 
 
 def test_a_target_without_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no file in it; want a folder of images"):
+    with pytest.raises(DataError, match="no file found; expected a folder of images"):
         scan_target(tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_reserved_names_are_no_label_s() -> None:
 
 
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'move'; want copy, hardlink or symlink"):
+    with pytest.raises(UsageError, match="'move'; expected copy, hardlink or symlink"):
         ClassFolders(tmp_path, "move")
 
 

@@ -139,10 +139,10 @@ def test_the_keyboard_is_enough(page: Page, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"", "the file has no bytes"),
-        (b"hello", "no known image signature: starts with b'hell'"),
+        (b"", "the file is empty"),
+        (b"hello", "not a supported image format: the file starts with b'hell'"),
         (picture("red")[:300], "damaged header"),
-        (picture("red", size=(1000, 200), kind="PNG"), "200,000 pixels, at most 100,000 are read"),
+        (picture("red", size=(1000, 200), kind="PNG"), "200,000 pixels; the limit is 100,000"),
         (b"x" * 20_001, "20,001 bytes, at most 20,000 are read"),
     ],
 )

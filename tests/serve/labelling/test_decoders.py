@@ -97,7 +97,7 @@ def test_a_file_that_kills_its_process_is_a_bad_one_and_the_rest_are_not(
     out = tmp_path / "rows.csv"
     summary = label(predictor, [deadly.parent], [str(out)], batch_size=4, workers=2)
     assert (summary.labels, summary.errors) == ({"red": 5}, {"cannot_decode": 2})
-    assert f"it ended the decoding process ({-signal.SIGSEGV})" in out.read_text()
+    assert f"the file ended the decoding process ({-signal.SIGSEGV})" in out.read_text()
 
 
 def test_a_process_that_somebody_kills_is_missed_by_no_file(
@@ -118,7 +118,7 @@ def test_a_process_that_cannot_start_is_told(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with decoders(preprocessing, 1) as decode:
         for _ in range(2):  # the next batch must not meet the dead process of the first
-            with pytest.raises(DataError, match=r"start .*1\); --workers 0 decodes without one"):
+            with pytest.raises(DataError, match=r"start .*1\); use --workers 0 to decode"):
                 decode([tmp_path / "red.jpg"])
 
 

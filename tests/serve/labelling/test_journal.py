@@ -146,7 +146,7 @@ def test_another_job_is_not_resumed(
 def test_another_input_is_not_resumed(predictor: Predictor, images: Path, tmp_path: Path) -> None:
     stopped(predictor, images, tmp_path / "out", 12)
     (images / "00.jpg").unlink()
-    with pytest.raises(UsageError, match=r"files up to 03\.jpg changed since"):
+    with pytest.raises(UsageError, match=r"files up to 03\.jpg have changed"):
         run(predictor, images, tmp_path / "out", resume=True)
 
 
@@ -159,7 +159,7 @@ def test_files_that_came_after_what_is_done_are_labelled_as_well(
 
 
 def test_standard_output_cannot_be_resumed(predictor: Predictor, images: Path) -> None:
-    with pytest.raises(UsageError, match="needs an output that is a file"):
+    with pytest.raises(UsageError, match="needs an output file"):
         label(predictor, [images], ["-"], resume=True)
 
 

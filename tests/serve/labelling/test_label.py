@@ -90,7 +90,7 @@ def test_every_file_has_one_row_bad_ones_included(
     assert (summary.num_files, summary.num_failed, summary.hidden) == (6, 3, 3)
     assert summary.provider == "cpu"
     assert summary.images_per_second > 0
-    assert summary.lines()[-1] == "       3  hidden, passed over"
+    assert summary.lines()[-1] == "       3  hidden, skipped"
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
@@ -135,7 +135,7 @@ def test_overlapping_inputs_are_refused(predictor: Predictor, images: Path) -> N
 
 def test_a_folder_without_files_is_named(predictor: Predictor, tmp_path: Path) -> None:
     (tmp_path / ".hidden.jpg").write_bytes(picture("red"))
-    with pytest.raises(DataError, match=f"no file to label in {tmp_path}"):
+    with pytest.raises(DataError, match=f"no file to label found in {tmp_path}"):
         label(predictor, [tmp_path], ["-"])
 
 
@@ -286,14 +286,17 @@ def test_top_has_as_many_entries_as_asked_for(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (Options(top=6), "--top 6; want 1 to 5, the number of classes"),
-        (Options(top=0), "--top 0; want 1 to 5"),
-        (Options(min_confidence=1.5), r"--min-confidence 1\.5; want 0 to 1"),
+        (Options(top=6), "--top 6; expected 1 to 5, the number of classes"),
+        (Options(top=0), "--top 0; expected 1 to 5"),
+        (Options(min_confidence=1.5), r"--min-confidence 1\.5; expected 0 to 1"),
         (Options(min_confidence=float("nan")), "--min-confidence nan"),
         (Options(sort_into=Path("images/sorted")), "sorted: inside images"),
-        (Options(sort_into=Path("images2"), mode="move"), "'move'; want copy"),
-        (Options(sort_into=Path("sorted")), "x.csv: in the folder to sort into"),
-        (Options(embeddings=Path("features.npz")), r"features\.npz: unknown ending; want \.npy"),
+        (Options(sort_into=Path("images2"), mode="move"), "'move'; expected copy"),
+        (Options(sort_into=Path("sorted")), "x.csv: inside the folder to sort into"),
+        (
+            Options(embeddings=Path("features.npz")),
+            r"\.npz: unknown ending; expected \.npy",
+        ),
     ],
 )
 def test_wrong_options_are_told_before_an_image_is_read(
@@ -328,7 +331,7 @@ def test_files_are_sorted_as_their_rows_say(
 def test_files_are_not_sorted_into_what_a_pattern_fits(predictor: Predictor, images: Path) -> None:
     (images / "sorted").mkdir()
     options = Options(sort_into=images / "sorted" / "new")
-    with pytest.raises(UsageError, match=f"sorted/new: inside {images}/sorted; want a folder"):
+    with pytest.raises(UsageError, match=f"sorted/new: inside {images}/sorted; expected a folder"):
         label(predictor, [images / "*"], [], options=options)
     assert list((images / "sorted").iterdir()) == []
 
@@ -370,7 +373,7 @@ def test_too_many_bad_files_end_it_and_the_rest_can_be_resumed(
     predictor: Predictor, images: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "rows.csv"
-    with pytest.raises(DataError, match=r"2 files failed, 1 of them .*; want 1 at most"):
+    with pytest.raises(DataError, match=r"2 files failed, 1 of them .*; expected 1 at most"):
         label(predictor, [images], [str(out)], batch_size=1, max_errors=1)
     assert not out.exists()
     summary = label(predictor, [images], [str(out)], batch_size=1, max_errors=3, resume=True)
@@ -454,4 +457,4 @@ def test_what_an_earlier_try_did_is_not_in_the_rate(
     summary = label(predictor, [images], out, batch_size=2, resume=True)
     assert (summary.num_files, summary.resumed) == (6, 4)
     assert summary.images_per_second == pytest.approx(2 / summary.seconds)
-    assert "       4  done by an earlier try" in summary.lines()
+    assert "       4  resumed from an earlier labelling" in summary.lines()

@@ -49,13 +49,16 @@ def test_a_dash_is_csv_on_standard_output(capfdbinary: pytest.CaptureFixture[byt
 @pytest.mark.parametrize(
     ("outs", "message"),
     [
-        ([], r"no output; want --out FILE ending in \.csv, \.jsonl, .*json, --out -, --emb"),
-        (["x.txt"], r"x\.txt: unknown ending; want \.csv, .* or \.fiftyone\.json, or - for CSV"),
+        ([], r"no output; expected --out FILE ending in \.csv, \.jsonl, .*json, --out -, --emb"),
+        (
+            ["x.txt"],
+            r"unknown ending; expected \.csv, .* or \.fiftyone\.json, or - for CSV",
+        ),
         (["x.json"], r"x\.json: unknown ending"),
         (["x"], "x: unknown ending"),
         ([".csv"], r"\.csv: unknown ending"),
-        (["x.csv", "./x.csv"], "the same output twice: .*x.csv"),
-        (["-", "-"], "the same output twice: -"),
+        (["x.csv", "./x.csv"], "the same output is given twice: .*x.csv"),
+        (["-", "-"], "the same output is given twice: -"),
         (["nowhere/x.csv"], "no folder nowhere"),
         (["folder.csv"], r"folder\.csv: is a folder"),
         (["x.labelstudio.json"], r"x\.labelstudio\.xml: is a folder"),
@@ -73,7 +76,7 @@ def test_an_output_that_cannot_be_is_named(
 
 def test_a_summary_is_an_output_as_any_other(tmp_path: Path) -> None:
     options = Options(summary=tmp_path / "rows.jsonl")
-    with pytest.raises(UsageError, match="the same output twice"):
+    with pytest.raises(UsageError, match="the same output is given twice"):
         check_outputs([str(tmp_path / "rows.jsonl")], options, [])
     for place, found in ((tmp_path, "is a folder"), (tmp_path / "none" / "s", "no folder")):
         with pytest.raises(UsageError, match=found):
@@ -82,9 +85,9 @@ def test_a_summary_is_an_output_as_any_other(tmp_path: Path) -> None:
 
 def test_features_go_to_npy_files_only(tmp_path: Path) -> None:
     check_outputs([], Options(embeddings=tmp_path / "x.npy"), [])
-    with pytest.raises(UsageError, match=r"x\.csv: unknown ending; want \.npy"):
+    with pytest.raises(UsageError, match=r"x\.csv: unknown ending; expected \.npy"):
         check_outputs([], Options(embeddings=tmp_path / "x.csv"), [])
-    with pytest.raises(UsageError, match=r"x\.npy: unknown ending; want \.csv"):
+    with pytest.raises(UsageError, match=r"x\.npy: unknown ending; expected \.csv"):
         check_outputs(["x.npy"], DEFAULTS, [])
 
 

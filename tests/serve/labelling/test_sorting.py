@@ -160,12 +160,12 @@ def test_a_place_to_sort_into_is_outside_the_inputs(tmp_path: Path) -> None:
     check_sort(tmp_path / "in-sorted", "copy", inputs)
     (tmp_path / "link").symlink_to(tmp_path / "in" / "sub")
     for name in ("in", "in/new", "in/sub", "link", "link/new"):
-        with pytest.raises(UsageError, match=f"{name}: inside {tmp_path}/in; want a folder"):
+        with pytest.raises(UsageError, match=f"{name}: inside {tmp_path}/in; expected a folder"):
             check_sort(tmp_path / name, "copy", inputs)
 
 
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'move'; want copy, hardlink or symlink"):
+    with pytest.raises(UsageError, match="'move'; expected copy, hardlink or symlink"):
         check_sort(tmp_path / "new", "move", [])
 
 

@@ -48,7 +48,7 @@ def test_a_pattern_in_place_of_a_path_is_expanded(folder: Path, tmp_path: Path) 
     ]
     (tmp_path / "odd[1]").mkdir()
     assert find_local_files([tmp_path / "odd[1]"], []).roots == (tmp_path / "odd[1]",)
-    with pytest.raises(UsageError, match="fits no file and no folder"):
+    with pytest.raises(UsageError, match="matches no file and no folder"):
         find_local_files([folder / "*.gif"], [])
     with pytest.raises(UsageError, match="labelled twice"):
         find_local_files([folder / "a.*", folder / "*.jpg"], [])
@@ -149,7 +149,7 @@ def test_a_list_never_loses_a_file_to_an_output(
 @pytest.mark.parametrize(("inputs", "files_from"), [([], None), ([Path("x")], "list")])
 def test_inputs_or_a_list_are_wanted(inputs: list[Path], files_from: str | None) -> None:
     with (
-        pytest.raises(UsageError, match="want IMAGES or --files-from, one of them"),
+        pytest.raises(UsageError, match="expected either IMAGES or --files-from"),
         open_files(inputs, files_from, [], FileSelection()),
     ):
         pass

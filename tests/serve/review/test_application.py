@@ -231,7 +231,10 @@ def test_all_images_of_a_class_can_be_seen(folder: Path, target: Path) -> None:
 
 def test_why_images_cannot_be_seen(folder: Path, target: Path, tmp_path: Path) -> None:
     manifest = load_predictor(folder).manifest
-    assert "not on this machine" in open_target_images(folder, manifest, tmp_path / "no").why_not
+    assert (
+        "does not exist on this machine"
+        in open_target_images(folder, manifest, tmp_path / "no").why_not
+    )
     (folder / "neighbours.parquet").unlink()
     assert "without neighbours" in open_target_images(folder, manifest, target).why_not
     with pytest.raises(GateError, match=r"no neighbours\.parquet"):

@@ -174,7 +174,7 @@ def test_what_is_there_is_not_written_over(bundle: Path, tmp_path: Path) -> None
 def test_a_bundle_cannot_reach_out_of_the_target(bundle: Path, tmp_path: Path, path: str) -> None:
     say(bundle, labels={"discovered-000": "x"})
     write_rows(bundle, [(path, "discovered-000", 0.9, "red")])
-    with pytest.raises(GateError, match="want paths inside the target"):
+    with pytest.raises(GateError, match="expected paths inside the target folder"):
         promote(bundle, tmp_path / "out")
 
 

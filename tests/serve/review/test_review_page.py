@@ -308,7 +308,7 @@ def test_a_page_with_unsaved_typing_asks_before_it_is_left(page: Page) -> None:
 
 def test_what_training_doubts_and_why_images_are_missing_is_said(page: Page) -> None:
     expect(page.locator("#notes")).to_have_text(
-        "Only the typical images can be shown: the bundle was made without neighbours."
+        "Only the typical images can be shown: the bundle was written without neighbours."
     )
     page.evaluate("state.status = ['k unsure']; show(state)")
     expect(page.locator("#notes")).to_contain_text(

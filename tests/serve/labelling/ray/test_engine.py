@@ -20,7 +20,7 @@ from scda.models.preprocess import Preprocessing
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
-from scda.serve.labelling.ray.cluster import ray_cluster, wants_gpus
+from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
 from scda.serve.labelling.ray.engine import SUCCESS, label_on_ray
 from scda.serve.labelling.ray.stages import SharedFileList, Source, decode, list_files
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
@@ -95,7 +95,7 @@ def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: P
     sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(30)]
     assert said == {**dict.fromkeys(sub), uris[1]: "not_an_image", uris[2]: "empty"}
     assert (out / SUCCESS).is_file()
-    with pytest.raises(UsageError, match="rows: is there already; want a new or empty folder"):
+    with pytest.raises(UsageError, match="rows: already exists; expected a new or empty folder"):
         label_on_ray(predictor, uris, [f"file://{out}"])
 
 
@@ -165,7 +165,7 @@ def test_a_file_that_kills_what_decodes_it_is_a_row(
     assert [row["error_code"] for _, row in sorted(said.items())].count(None) == 2
     died = said[f"{tmp_path}/die.jpg"]
     assert died["error_code"] == "cannot_decode"
-    assert died["error"] == f"it ended the decoding process ({-signal.SIGSEGV})"
+    assert died["error"] == f"the file ended the decoding process ({-signal.SIGSEGV})"
 
 
 @pytest.mark.usefixtures("cluster")
@@ -174,7 +174,7 @@ def test_what_no_actor_can_load_is_told_and_leaves_nothing(
 ) -> None:
     predictor = load_predictor(shutil.copytree(bundle, tmp_path / "bundle"), threads=1)
     (tmp_path / "bundle" / "model.onnx").write_bytes(b"x")
-    with pytest.raises(ScdaError, match=r"Ray gave up: .*model.onnx is damaged"):
+    with pytest.raises(ScdaError, match=r"Ray failed: .*model.onnx is damaged"):
         label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
 
@@ -197,31 +197,36 @@ def test_the_command_uses_the_cluster_of_ray_address(
     assert json.loads((tmp_path / "summary.json").read_text())["failed"] == 3
     assert dataset(tmp_path / "rows").count_rows() == 44
     assert done.stdout == ""
-    said = [line for line in done.stderr.splitlines() if "RAY_BACKEND_LOG_LEVEL" not in line]
-    assert said[0].startswith("44 files in ")
+    lines = [line for line in done.stderr.splitlines() if "RAY_BACKEND_LOG_LEVEL" not in line]
+    assert lines[0].startswith("44 files in ")
 
 
 @pytest.mark.parametrize(
     ("inputs", "outs", "given", "message"),
     [
-        (["in"], [], {}, "--out is missing: --engine ray wants one"),
-        (["in"], ["-"], {}, "--out -: --engine ray wants one"),
-        (["in"], ["a", "b"], {}, "--out a, b: --engine ray wants one"),
-        (["in"], ["rows.csv"], {}, "rows.csv: --engine ray wants one"),
-        (["in"], ["full"], {}, "full: is there already"),
-        (["in"], ["full/file"], {}, "full/file: is there already"),
-        (["in"], ["in/rows"], {}, "in/rows: inside what is labelled"),
+        (["in"], [], {}, "--out is missing: expected one folder"),
+        (["in"], ["-"], {}, "--out -: expected one folder"),
+        (["in"], ["a", "b"], {}, "--out a, b: expected one folder"),
+        (["in"], ["rows.csv"], {}, "rows.csv: expected one folder"),
+        (["in"], ["full"], {}, "full: already exists"),
+        (["in"], ["full/file"], {}, "full/file: already exists"),
+        (["in"], ["in/rows"], {}, "in/rows: inside an input"),
         (["in"], ["none/rows"], {}, "none/rows: no folder"),
         (["none"], ["rows"], {}, "none: no such file or folder"),
-        (["in", "file:///in"], ["rows"], {}, "local paths and URIs together"),
+        (["in", "file:///in"], ["rows"], {}, "found both local paths and URIs"),
         (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
-        (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside what is labelled"),
-        ([], ["rows"], {"files_from": "-"}, "a file that every machine can read"),
-        ([], ["rows"], {"files_from": "/dev/null"}, "a file that every machine can read"),
-        ([], ["rows"], {}, "want IMAGES or --files-from"),
+        (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside an input"),
+        ([], ["rows"], {"files_from": "-"}, "expected a file that every machine can"),
+        ([], ["rows"], {"files_from": "/dev/null"}, "expected a file that every machine can"),
+        ([], ["rows"], {}, "expected either IMAGES or --files-from"),
         (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
-        (["in"], ["rows"], {"options": Options(summary=Path("in/file"))}, "file: is there already"),
-        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: is there already, and"),
+        (
+            ["in"],
+            ["rows"],
+            {"options": Options(summary=Path("in/file"))},
+            "file: exists and is not",
+        ),
+        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: exists and is not"),
         (["in"], ["rows"], {"options": Options(summary=Path("none/s"))}, "none/s: no folder none"),
     ],
 )
@@ -245,7 +250,7 @@ def test_what_is_refused_before_ray_starts(
 
 def test_no_file_is_told(predictor: Predictor, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    with pytest.raises(DataError, match="no file to label in"):
+    with pytest.raises(DataError, match="no file to label found in"):
         label_on_ray(predictor, [str(tmp_path / "in")], [str(tmp_path / "rows")])
 
 
@@ -272,9 +277,9 @@ def test_an_address_where_no_cluster_is_is_named_at_once(monkeypatch: pytest.Mon
 def test_actors_get_gpus_where_there_are_some() -> None:
     with_gpus: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": 2.0})
     without: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0})
-    assert [wants_gpus(with_gpus, name) for name in ("auto", "cpu", "cuda")] == [True, False, True]
-    assert [wants_gpus(without, name) for name in ("auto", "cpu")] == [False, False]
+    assert [use_gpus(with_gpus, name) for name in ("auto", "cpu", "cuda")] == [True, False, True]
+    assert [use_gpus(without, name) for name in ("auto", "cpu")] == [False, False]
     with pytest.raises(UsageError, match="the cluster has no GPU"):
-        wants_gpus(without, "cuda")
+        use_gpus(without, "cuda")
     with pytest.raises(UsageError, match="provider 'tpu'"):
-        wants_gpus(without, "tpu")
+        use_gpus(without, "tpu")
