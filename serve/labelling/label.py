@@ -76,11 +76,7 @@ def label(
     found = expand_patterns(inputs, selection)
     check_outputs(outs, options, found)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
-        total = sum(1 for _ in files)
-        if not total:
-            raise DataError(
-                f"no file to label found in {', '.join(map(str, inputs)) or files_from}"
-            )
+        total = _count(files, inputs or [files_from])
         hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
         size = batch_size or _BATCH_SIZE[predictor.session.provider]
@@ -127,27 +123,25 @@ def label_rows(
     batch_size: int | None = None,
     workers: int | None = None,
 ) -> Iterator[Row]:
-    """Return the rows that `label` would write, as they are ready; nothing is written.
+    """Yield the rows that `label` would write, without writing any file.
 
     Args:
         predictor: Loaded bundle.
         inputs: Folders, single files, or patterns.
-        options: What the rows contain; what it says of files is ignored.
+        options: Options of the rows; those of files are ignored.
         selection: Files to label.
         batch_size: As in `label`.
         workers: As in `label`.
 
     Raises:
-        UsageError: If an input or option is wrong; before the first row, like what follows.
+        UsageError: If an input or option is wrong. This and the next are raised by the call.
         DataError: If there is no file to label.
     """
     check_options(predictor, options)
     files = find_local_files(inputs, (), selection)
-    total = sum(1 for _ in files)
-    if not total:
-        raise DataError(f"no file to label found in {', '.join(map(str, inputs))}")
+    processes = _processes(workers, _count(files, inputs))
     size = batch_size or _BATCH_SIZE[predictor.session.provider]
-    return _streamed(predictor, files, _processes(workers, total), options, size)
+    return _streamed(predictor, files, processes, options, size)
 
 
 def _streamed(
@@ -156,6 +150,14 @@ def _streamed(
     with running_batches(predictor, workers, options) as (start, ahead):
         for rows in in_order(start, ahead, files, batch_size=batch_size):
             yield from rows
+
+
+def _count(files: LocalFiles | ListedFiles, given: Sequence[object]) -> int:
+    """Return the number of files, which are listed once more when they are labelled."""
+    total = sum(1 for _ in files)
+    if not total:
+        raise DataError(f"no file to label found in {', '.join(map(str, given))}")
+    return total
 
 
 def _check_errors(errors: Counter[str], most: int | None) -> None:

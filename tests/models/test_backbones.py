@@ -210,4 +210,4 @@ def test_without_a_network_it_says_which_file_to_get(
     message = str(told.value)
     assert message.startswith(f"backbone {name}: cannot download its weights (")
     assert "no route to host" in message
-    assert re.search(r"get https://\S+ and pass --weights FILE$", message)
+    assert re.search(r"download https://\S+ and pass --weights FILE$", message)
