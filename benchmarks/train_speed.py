@@ -28,7 +28,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.data import features
 from scda.adapt.data.image_files import Images
 from scda.adapt.training.finetune import ImageInputs
-from scda.adapt.training.inputs import Pseudo
+from scda.adapt.training.inputs import PseudoLabels
 from scda.adapt.training.loop import retrain
 from scda.adapt.training.networks import Networks
 from scda.models.backbones import Backbone, load_backbone
@@ -103,7 +103,7 @@ def tuned(images: Images) -> Contest:
     batches = list(_pixels(images, load_backbone("efficientnet_lite0")))
 
     def ours() -> None:
-        inputs.target(inputs.backbone)
+        inputs.target_features(inputs.backbone)
 
     def bare() -> None:
         inputs.backbone.features(batches)
@@ -123,7 +123,7 @@ def step(part: str, steps: int) -> Callable[[Images], Contest]:
         (batch, *_) = _pixels(images, load_backbone("efficientnet_lite0"))
 
         def ours() -> None:
-            pseudo = Pseudo(torch.arange(len(labels)), labels)
+            pseudo = PseudoLabels(torch.arange(len(labels)), labels)
             generator = Generator().manual_seed(0)
             retrain(networks, inputs, labels, pseudo, config, generator, lambda *_: None)
 
@@ -139,7 +139,7 @@ def step(part: str, steps: int) -> Callable[[Images], Contest]:
 
 def _inputs(images: Images, part: str) -> ImageInputs:
     backbone = load_backbone("efficientnet_lite0")
-    return ImageInputs(backbone, images, images, part=part, workers=usable_cpus())
+    return ImageInputs(backbone, images, images, layers=part, workers=usable_cpus())
 
 
 def _pixels(images: Images, backbone: Backbone) -> Iterator[Tensor]:

@@ -13,7 +13,7 @@ from scda.models.cache import user_cache
 from scda.models.extras import needs_extra
 
 if TYPE_CHECKING:
-    from scda.adapt.pipeline.run import Trained
+    from scda.adapt.pipeline.run import TrainResult
 
 
 @with_config_options
@@ -81,7 +81,7 @@ def train(
         _print_result(trained, out, as_json=as_json)
 
 
-def _print_result(trained: "Trained", out: Path, *, as_json: bool) -> None:
+def _print_result(trained: "TrainResult", out: Path, *, as_json: bool) -> None:
     manifest = trained.manifest
     discovered = len(manifest.classes) - manifest.num_known
     if as_json:

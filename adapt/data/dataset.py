@@ -22,7 +22,7 @@ from scda.adapt.data.scan import (
     unreadable,
 )
 from scda.adapt.runtime import distributed
-from scda.adapt.runtime.device import chosen_device
+from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
 from scda.models.backbones import Backbone, load_backbone
 from scda.models.errors import DataError, UsageError
@@ -110,7 +110,7 @@ def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbo
     Raises:
         UsageError: If it, its weights or the device cannot be had.
     """
-    chosen_device(config)
+    select_device(config)
     weights = Path(config.weights) if config.weights else None
     return load_backbone(config.backbone, weights=weights, image_size=config.image_size, notify=say)
 

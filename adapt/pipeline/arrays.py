@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.export.finish import finalise
+from scda.adapt.export.final_model import final_model
 from scda.adapt.runtime import rng
 from scda.adapt.runtime.threads import one_thread
 from scda.adapt.training import algorithm
@@ -101,7 +101,7 @@ def adapt(
     source, target, classes = _checked(features, labels, target_features)
     with one_thread(), _generators_kept():
         adapted = algorithm.adapt(source, target, config)
-        final = finalise(adapted, [str(name) for name in classes])
+        final = final_model(adapted, [str(name) for name in classes])
     return Adaptation(
         known_classes=classes,
         class_ids=tuple(final.class_ids),

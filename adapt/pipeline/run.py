@@ -1,12 +1,8 @@
-"""The main job, from two folders to a bundle and a report; each room once and never back."""
+"""The main job: two folders become a bundle and a report."""
 
 import dataclasses
-import importlib.metadata
-import platform
 import time
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import faiss
 import torch
@@ -17,187 +13,204 @@ from scda.adapt.data.dataset import Data, Job, check_apart, job_backbone, read_d
 from scda.adapt.data.scan import SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
-from scda.adapt.export.finish import finalise, make_bundle
-from scda.adapt.pipeline.events import check_tensorboard, open_events
+from scda.adapt.export.bundle_writer import make_bundle
+from scda.adapt.export.final_model import FinalModel, final_model
+from scda.adapt.pipeline.environment import environment
+from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, clear, open_run, settle_config
 from scda.adapt.runs.tables import write_discovery, write_rejected
 from scda.adapt.runs.target_map import make_map, write_map
 from scda.adapt.runtime import distributed
-from scda.adapt.runtime.device import chosen_device
+from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.algorithm import Adapted, adapt
-from scda.adapt.training.finetune import ImageInputs, learnt
+from scda.adapt.training.finetune import ImageInputs, trained_backbone
+from scda.adapt.training.runner import Callbacks
 from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 from scda.models.errors import GateError
 
-_LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
+
+@dataclass(frozen=True)
+class TrainResult:
+    """The result of the main job."""
+
+    manifest: Manifest
+    rejected: int  # files that are not usable images
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The end of the main job."""
+class _Run:
+    """A run whose images are read."""
 
-    manifest: Manifest
-    rejected: int  # files that are no usable image
+    job: Job
+    folder: RunFolder
+    data: Data
+    backbone: Backbone
+    reporter: Reporter
+    started: float  # seconds since the epoch
 
 
-def train(job: Job, reporter: Reporter) -> Trained | None:
-    """Run the main job: two folders in, a bundle and a report out.
+def train(job: Job, reporter: Reporter) -> TrainResult | None:
+    """Adapt a classifier of the source folder to the target folder; write a bundle and a report.
+
+    Args:
+        job: Folders and configuration.
+        reporter: Prints progress and warnings.
 
     Returns:
-        What came out; None in a process of several that is not the first.
+        The result; None in processes other than rank 0.
 
     Raises:
         UsageError: If a path or an option is wrong.
-        DataError: If the images cannot be used for this.
-        GateError: If the export drifts, or training diverges: then the bundle is that of the last
-            good round, where there was one.
+        DataError: If the images cannot be used for training.
+        GateError: If the exported model deviates from the trained one, or if training diverges;
+            then the bundle is that of the last good round, if there was one.
     """
-    started = time.time()
-    run = RunFolder(job.out)
-    distributed.init(chosen_device(job.config))
+    started, folder = time.time(), RunFolder(job.out)
+    distributed.init(select_device(job.config))
     if not distributed.is_main():
         reporter.mute()
-    if job.resume and distributed.broadcast_from_main(lambda: _is_finished(run)):
-        return _finished(run, reporter) if distributed.is_main() else None
+    if job.resume and distributed.broadcast_from_main(lambda: _is_finished(folder)):
+        return _finished(folder, reporter) if distributed.is_main() else None
+    data, backbone = _prepare(job, folder, reporter)
+    run = _Run(job, folder, data, backbone, reporter, started)
+    adapted = _adapt(run)
+    if adapted is None:
+        return None
+    manifest = _write_results(run, adapted)
+    _raise_if_diverged(adapted.failure)
+    return TrainResult(manifest, len(data.rejected))
+
+
+def _prepare(job: Job, folder: RunFolder, reporter: Reporter) -> tuple[Data, Backbone]:
+    """Open the run's folder, and read the images."""
     if job.tensorboard:
         check_tensorboard()
     check_apart(job)
-    source = distributed.broadcast_from_main(
-        lambda: scan_source(job.source, recursive=job.recursive)
-    )
-    target = distributed.broadcast_from_main(
-        lambda: scan_target(job.target, recursive=job.recursive)
-    )
+    main = distributed.broadcast_from_main
+    source = main(lambda: scan_source(job.source, recursive=job.recursive))
+    target = main(lambda: scan_target(job.target, recursive=job.recursive))
     backbone = job_backbone(job.config, reporter.say)
-    reporter.expect(_parts(job, source, target))
-    distributed.broadcast_from_main(
-        lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume)
-    )
+    reporter.expect(_num_parts(job, source, target))
+    main(lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume))
     data = read_data(job, source, target, backbone, reporter)
-    distributed.broadcast_from_main(lambda: _settle(run, data, job))
-
-    first, shared = distributed.is_main(), job.config.finetune != "none"
-    if not shared:  # one thread trains a head on features in no time
-        distributed.destroy()
-    adapted = _adapt(run, data, backbone, job, reporter) if first or shared else None
-    distributed.destroy()
-    if adapted is None or not first:
-        return None
-    final = finalise(adapted, data.class_names)
-    write_discovery(run.discovery, final, data.target_images)
-    reporter.say("laying the target out on a map")
-    rows, places = make_map(final.features, seed=job.config.seed)
-    names = data.target_images.names()
-    write_map(run.map, [names[row] for row in rows], places)
-    empty = empty_classes(final.predicted, final.labels)
-    reporter.say("exporting, and holding the export to the trained model")
-    manifest = make_bundle(
-        run.bundle,
-        final,
-        learnt(backbone, adapted.networks.backbone),
-        source=data.source_images,
-        target=data.target_images,
-        status=statuses(adapted.findings),
-        run={
-            "config": dataclasses.asdict(job.config),
-            "notes": [str(finding) for finding in (*adapted.findings, *empty)],
-            "failure": adapted.failure,
-            "seconds": round(time.time() - started, 1),
-            **_surroundings(job),
-        },
-        neighbours=job.config.neighbours,
-    )
-    write_report(run.root, reporter)
-    reporter.expect(0)
-    _refuse_diverged(adapted.failure)
-    return Trained(manifest, len(data.rejected))
+    main(lambda: _write_inputs(job, folder, data))
+    return data, backbone
 
 
-def _settle(run: RunFolder, data: Data, job: Job) -> None:
+def _num_parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
+    """Return the length of the progress bar: the images of this process, and the steps."""
+    images = len(target.paths) + sum(map(len, source.classes.values()))
+    classes, end = len(source.classes), job.config.rounds + 1
+    steps = steps_before(end, job.config, classes, len(target.paths))
+    return images // distributed.world_size() + steps
+
+
+def _write_inputs(job: Job, folder: RunFolder, data: Data) -> None:
     if job.overwrite and not job.resume:
-        clear(run)  # not sooner: data that cannot be used must not cost the run that was there
-    settle_config(run, job.config, data.fingerprint, _surroundings(job))
-    write_rejected(run.rejected, data.rejected)
+        clear(folder)  # only now: unusable images must not cost the previous run
+    settle_config(folder, job.config, data.fingerprint, environment(job))
+    write_rejected(folder.rejected, data.rejected)
 
 
-def _adapt(run: RunFolder, data: Data, backbone: Backbone, job: Job, reporter: Reporter) -> Adapted:
-    threads = torch.get_num_threads()
+def _adapt(run: _Run) -> Adapted | None:
+    """Return the result of Algorithm 2; None in processes other than rank 0."""
+    is_main, shared = distributed.is_main(), run.job.config.finetune != "none"
+    if not shared:  # one thread trains a head on features faster than processes could share it
+        distributed.destroy()
+    adapted = _run_algorithm(run, is_main=is_main) if is_main or shared else None
+    distributed.destroy()
+    return adapted if is_main else None
+
+
+def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
+    job, data, config = run.job, run.data, run.job.config
+    event_folder = run.folder.tensorboard if job.tensorboard and is_main else None
     faiss.omp_set_num_threads(1)
-    folder = run.tensorboard if job.tensorboard and distributed.is_main() else None
-    with threadpool_limits(1), open_events(folder) as events:
+    if config.finetune == "none":
         # The head is small: one thread is nearly as fast as two alone, far faster than two on a
         # busy machine, and makes the result the same on any number of cores.
-        torch.set_num_threads(1 if job.config.finetune == "none" else threads)
-        work = partial(
-            adapt,
+        torch.set_num_threads(1)
+    with threadpool_limits(1), open_events(event_folder) as events:
+        return adapt(
             data.source,
             data.target,
-            job.config,
-            images=_images(data, backbone, job.config),
-            checkpoints=run.checkpoints,
+            config,
+            images=_image_inputs(data, run.backbone, config),
+            checkpoints=run.folder.checkpoints,
+            callbacks=_callbacks(run, events) if is_main else None,
         )
-        if not distributed.is_main():
-            return work()
-        classes, images = len(data.class_names), len(data.target)
-        run_reporter = RunReporter(run, reporter, events, job.config, classes, images)
-        run_reporter.begin()
-        return work(callbacks=run_reporter.callbacks)
 
 
-def _images(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs | None:
+def _callbacks(run: _Run, events: Events) -> Callbacks:
+    num_known, num_target = len(run.data.class_names), len(run.data.target)
+    reporter = RunReporter(run.folder, run.reporter, events, run.job.config, num_known, num_target)
+    reporter.begin()
+    return reporter.callbacks
+
+
+def _image_inputs(data: Data, backbone: Backbone, config: TrainConfig) -> ImageInputs | None:
     if config.finetune == "none":
         return None
     return ImageInputs(
         backbone,
         data.source_images,
         data.target_images,
-        part=config.finetune,
+        layers=config.finetune,
         workers=config.workers or distributed.cpus(),
     )
 
 
-def _parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
-    """Return how long the bar is: an image and a training step are a part each."""
-    images = len(target.paths) + sum(map(len, source.classes.values()))
-    classes, end = len(source.classes), job.config.rounds + 1
-    return images // distributed.world_size() + steps_before(
-        end, job.config, classes, len(target.paths)
+def _write_results(run: _Run, adapted: Adapted) -> Manifest:
+    """Write tables, bundle and report."""
+    folder, data, config = run.folder, run.data, run.job.config
+    final = final_model(adapted, data.class_names)
+    write_discovery(folder.discovery, final, data.target_images)
+    _write_map(run, final)
+    findings = (*adapted.findings, *empty_classes(final.predicted, final.labels))
+    run.reporter.say("exporting the model, and comparing the export with it")
+    manifest = make_bundle(
+        folder.bundle,
+        final,
+        trained_backbone(run.backbone, adapted.networks.backbone),
+        source=data.source_images,
+        target=data.target_images,
+        status=statuses(adapted.findings),
+        run={
+            "config": dataclasses.asdict(config),
+            "notes": [str(finding) for finding in findings],
+            "failure": adapted.failure,
+            "seconds": round(time.time() - run.started, 1),
+            **environment(run.job),
+        },
+        neighbours=config.neighbours,
     )
+    write_report(folder.root, run.reporter)
+    run.reporter.expect(0)
+    return manifest
 
 
-def _is_finished(run: RunFolder) -> bool:
-    return (run.bundle / MANIFEST).is_file() and run.report.is_file()
+def _write_map(run: _Run, final: FinalModel) -> None:
+    run.reporter.say("arranging the target on a map")
+    rows, places = make_map(final.features, seed=run.job.config.seed)
+    names = run.data.target_images.names()
+    write_map(run.folder.map, [names[row] for row in rows], places)
 
 
-def _finished(run: RunFolder, reporter: Reporter) -> Trained:
-    manifest = read_manifest(run.bundle)
-    reporter.say(f"{run.root}: finished already")
-    _refuse_diverged(manifest.run.get("failure", ""))
-    return Trained(manifest, 0)
+def _is_finished(folder: RunFolder) -> bool:
+    return (folder.bundle / MANIFEST).is_file() and folder.report.is_file()
 
 
-def _refuse_diverged(failure: str) -> None:
+def _finished(folder: RunFolder, reporter: Reporter) -> TrainResult:
+    manifest = read_manifest(folder.bundle)
+    reporter.say(f"{folder.root}: this run is finished")
+    _raise_if_diverged(manifest.run.get("failure", ""))
+    return TrainResult(manifest, 0)
+
+
+def _raise_if_diverged(failure: str) -> None:
     if failure:
         raise GateError(failure)
-
-
-def _surroundings(job: Job) -> dict[str, Any]:
-    versions = {}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {
-        "source": str(job.source.resolve()),
-        "target": str(job.target.resolve()),
-        "versions": versions,
-        "host": platform.node(),
-        "python": platform.python_version(),
-        "device": chosen_device(job.config).type,
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import Rejected
 from scda.adapt.discovery.selection import entropy
-from scda.adapt.export.finish import RADII, Final
+from scda.adapt.export.bundle_writer import RADII
+from scda.adapt.export.final_model import FinalModel
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 from scda.models.index import normalised
@@ -47,7 +48,7 @@ class TargetRow:
     outlier: bool  # farther from every centroid than 99% of that class's own images
 
 
-def write_discovery(path: Path, final: Final, target: Images) -> None:
+def write_discovery(path: Path, final: FinalModel, target: Images) -> None:
     """Write discovery.csv: per target image its pseudo-label, class, distance and doubts."""
     ids = np.array(final.class_ids, object)
     entropies = entropy(np.log(np.maximum(final.probabilities, np.finfo(np.float32).tiny)))
@@ -118,7 +119,7 @@ def _row(fields: dict[str, str]) -> TargetRow:
     )
 
 
-def _pseudo_labels(final: Final, ids: NDArray[np.object_]) -> NDArray[np.object_]:
+def _pseudo_labels(final: FinalModel, ids: NDArray[np.object_]) -> NDArray[np.object_]:
     pseudo = np.full(len(final.predicted), "", object)
     if final.discovery:
         candidates = final.discovery.candidates
@@ -127,13 +128,13 @@ def _pseudo_labels(final: Final, ids: NDArray[np.object_]) -> NDArray[np.object_
     return pseudo
 
 
-def _distances(final: Final) -> NDArray[np.float32]:
+def _distances(final: FinalModel) -> NDArray[np.float32]:
     """Return the distance of every target image to every centroid, (N, C)."""
     cosines = normalised(final.features) @ final.centroids.T
     return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
 
 
-def _outliers(final: Final, distances: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _outliers(final: FinalModel, distances: NDArray[np.float32]) -> NDArray[np.bool_]:
     radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in final.distances]
     return np.asarray((distances > np.array(radii)).all(axis=1))
 

@@ -1,4 +1,4 @@
-"""The device of a run, and the number format its networks compute in."""
+"""The device of a run, and the number format in which its networks compute."""
 
 import torch
 
@@ -8,16 +8,19 @@ from scda.models.errors import UsageError
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def chosen_device(config: TrainConfig) -> torch.device:
-    """Return where a run computes; `auto` takes a GPU where torch sees one.
+def select_device(config: TrainConfig) -> torch.device:
+    """Return the device of a run; `auto` selects a GPU if torch finds one.
+
+    Args:
+        config: Configuration of the run.
 
     Raises:
-        UsageError: If the device cannot be had, or cannot compute in the precision asked for.
+        UsageError: If the device is missing, or does not support the precision.
     """
-    there = torch.cuda.is_available()
-    if config.device == "cuda" and not there:
-        raise UsageError("device cuda asked for, torch sees no GPU; --device cpu")
-    device = torch.device("cuda" if there and config.device != "cpu" else "cpu")
+    has_gpu = torch.cuda.is_available()
+    if config.device == "cuda" and not has_gpu:
+        raise UsageError("device is cuda, but torch finds no GPU; use --device cpu")
+    device = torch.device("cuda" if has_gpu and config.device != "cpu" else "cpu")
     if device.type == "cpu" and config.precision == "fp16":
-        raise UsageError("precision fp16 asked for, which the CPU has not; --precision bf16")
+        raise UsageError("fp16 is not supported on a CPU; use --precision bf16")
     return device

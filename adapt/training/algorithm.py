@@ -15,10 +15,10 @@ from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.runtime import rng
-from scda.adapt.runtime.device import chosen_device
+from scda.adapt.runtime.device import select_device
 from scda.adapt.training.discovery_step import discover_classes, judge_closed_round, run_findings
 from scda.adapt.training.domains import Domains
-from scda.adapt.training.inputs import Inputs, Pseudo
+from scda.adapt.training.inputs import Inputs, PseudoLabels
 from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
 from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks, Runner
@@ -91,7 +91,7 @@ def adapt(
     # Added after the last checkpoint, so that a resumed run does not add it twice.
     add_unknown_bias(state.networks, domains.num_known, config.unknown_logit_bias)
     if state.stage > 0:
-        source = replace(source, features=domains.inputs.source(state.networks.backbone))
+        source = replace(source, features=domains.inputs.source_features(state.networks.backbone))
     state.networks.modules.cpu()
     findings = run_findings(state, source, domains)
     if runner.failure:
@@ -113,18 +113,18 @@ def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Ne
     return replace(copy.deepcopy(networks), classifier=classifier)
 
 
-def pseudo_labelled(discovery: Discovery, num_known: int) -> Pseudo:
+def pseudo_labelled(discovery: Discovery, num_known: int) -> PseudoLabels:
     """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
     candidates = discovery.candidates
     rows = np.concatenate([candidates.known, candidates.implicit])
     labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return Pseudo(torch.from_numpy(rows), torch.from_numpy(labels))
+    return PseudoLabels(torch.from_numpy(rows), torch.from_numpy(labels))
 
 
 def _untrained(domains: Domains, config: TrainConfig) -> RunState:
     head = FeatureHead(domains.target.shape[1], config.head_widths)
     networks = Networks(head, nn.Identity(), domains.inputs.backbone, config.precision)
-    networks.modules.to(chosen_device(config))
+    networks.modules.to(select_device(config))
     return RunState(UNTRAINED, networks, Generator().manual_seed(config.seed).get_state())
 
 

@@ -47,6 +47,6 @@ class Domains:
         """
         if refresh_batchnorm:
             self.inputs.refresh_batchnorm(backbone)
-        target = self.inputs.target(backbone)
+        target = self.inputs.target_features(backbone)
         if target is not self.target:
             self.target, self._graph = target, None

@@ -1,4 +1,4 @@
-"""Fine-tuning: a backbone of which some layers learn, fed with images instead of features."""
+"""Fine-tuning: a backbone with learning layers, trained on images instead of features."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.data.image_files import Images
 from scda.adapt.runtime import distributed
-from scda.adapt.training.image_batches import TrainingPhotos, prepared
+from scda.adapt.training.image_batches import AugmentedBatches, preprocessed_batches
 from scda.adapt.training.sampling import Step
 from scda.models.backbones import Backbone
 from scda.models.network import PixelBackbone
@@ -19,27 +19,32 @@ _BATCH = 32  # images of an inference pass
 
 
 class TunedBackbone(PixelBackbone):
-    """A backbone of which some layers learn; all others keep weights and batch statistics.
+    """A backbone with learning layers; the others keep their weights and batch statistics.
 
-    What lies before the first layer that learns needs no gradient, so that nothing is kept for a
-    backward pass through it. In training each of several processes sees its part of a batch, and
-    all get the features of the whole.
+    Layers before the first learning one need no gradient, so nothing is kept for a backward pass
+    through them. In training each of several processes sees its shard of a batch, and all get the
+    features of the whole batch.
     """
 
-    def __init__(self, backbone: Backbone, part: str) -> None:
-        """Let the `last` stage learn, or `all` of it."""
+    def __init__(self, backbone: Backbone, layers: str) -> None:
+        """Choose the learning layers.
+
+        Args:
+            backbone: Backbone to train.
+            layers: Layers that learn: the `last` stage or `all`.
+        """
         super().__init__(backbone)
         for name, weight in self.network.named_parameters():
-            weight.requires_grad_(part == "all" or name in backbone.last_stage)
+            weight.requires_grad_(layers == "all" or name in backbone.last_stage)
         # (N, H, W, 3) pixels are channels-last already: with such weights nothing is reordered.
         self.to(memory_format=torch.channels_last)
-        self._shared = False
-        self._learning = [layer for layer in self.network.modules() if _learns(layer)]
+        self._gathers = False
+        self._learning = [layer for layer in self.network.modules() if _is_learning(layer)]
 
     def train(self, mode: bool = True) -> Self:
-        """Let the layers that learn use the statistics of the batch, and no others (choice 21)."""
+        """Let only the learning layers use the statistics of the batch (choice 21)."""
         super().train(False)
-        self._shared = mode
+        self._gathers = mode
         for layer in self._learning:
             layer.training = mode
         return self
@@ -47,15 +52,17 @@ class TunedBackbone(PixelBackbone):
     def forward(self, pixels: Tensor) -> Tensor:
         """Return the backbone's features, (N, D_backbone)."""
         features = super().forward(pixels)
-        return distributed.all_gather_rows(features) if self._shared else features
+        return distributed.all_gather_rows(features) if self._gathers else features
 
     @torch.no_grad()
     def refresh_batchnorm(self, batches: Iterable[Tensor]) -> None:
-        """Make the learning layers' stored statistics those of `batches`, each a sample of all.
+        """Set the stored statistics of the learning layers to those of the batches.
 
-        Of several processes each has some of them.
+        Args:
+            batches: Pixels, (B, H, W, 3); each batch is a sample of the whole domain. Each of
+                several processes has some of them.
         """
-        self.eval()  # each process has its own number of batches: nothing is put together here
+        self.eval()  # numbers of batches differ between processes: no pass gathers features
         layers = [layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]
         before = [layer.momentum for layer in layers]
         for layer in layers:
@@ -69,67 +76,68 @@ class TunedBackbone(PixelBackbone):
 
     @torch.no_grad()
     def features(self, batches: Iterable[Tensor]) -> Tensor:
-        """Return what it says now of all images, (N, D_backbone), on the CPU.
+        """Return the current features of all images, (N, D_backbone), on the CPU.
 
-        Of several processes each has some of the batches, in their order.
+        Args:
+            batches: Pixels, (B, H, W, 3). Each of several processes has some of them, in order.
         """
         self.eval()
         own = torch.cat([self(pixels.to(self.mean.device)).float().cpu() for pixels in batches])
         return distributed.all_gather_rows(own)
 
 
-def learnt(backbone: Backbone, trained: nn.Module) -> Backbone:
-    """Return a backbone with the network that was trained, if one was."""
+def trained_backbone(backbone: Backbone, trained: nn.Module) -> Backbone:
+    """Return the backbone with its trained network; unchanged if it was frozen."""
     if not isinstance(trained, TunedBackbone):
         return backbone
     return replace(backbone, network=trained.network)
 
 
-def _learns(layer: nn.Module) -> bool:
+def _is_learning(layer: nn.Module) -> bool:
     return any(weight.requires_grad for weight in layer.parameters(recurse=False))
 
 
 class ImageInputs:
-    """Both domains as files: augmented by row in training, seen in one pass in between."""
+    """Inputs from image files: random views for training, and whole domains in one pass."""
 
     def __init__(
-        self, backbone: Backbone, source: Images, target: Images, *, part: str, workers: int
+        self, backbone: Backbone, source: Images, target: Images, *, layers: str, workers: int
     ) -> None:
-        """Start nothing yet.
+        """Create the inputs; worker processes start with the first batch.
 
         Args:
-            backbone: What training begins with.
-            source: Files in the order of the source labels.
-            target: Files in the order of the target features.
-            part: `last` or `all`.
-            workers: Processes that decode; 0 decodes in this one.
+            backbone: Backbone to train.
+            source: Source files in the order of the source labels.
+            target: Target files in the order of the target features.
+            layers: Layers that learn: the `last` stage or `all`.
+            workers: Number of processes that decode; 0 decodes in this one.
         """
-        self.backbone = TunedBackbone(backbone, part)
+        self.backbone = TunedBackbone(backbone, layers)
         self.num_target = len(target.paths)
         self._source, self._target = source, target
         self._preprocessing = backbone.preprocessing
         self._workers = workers
-        self._photos = TrainingPhotos(source, target, self._preprocessing, workers=workers)
+        self._augmented = AugmentedBatches(source, target, self._preprocessing, workers=workers)
 
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the first `done` its views: source, pseudo, target."""
-        return self._photos.batches(steps, generator, done=done)
+        """Yield for each step after the first `done` its views: source, pseudo, target."""
+        return self._augmented.batches(steps, generator, done=done)
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
-        """Make the backbone's batch statistics, where it learns, those of the whole target."""
+        """Set the batch statistics of learning layers to those of the whole target."""
         assert isinstance(backbone, TunedBackbone)
         parts = max(math.ceil(self.num_target / _BATCH), distributed.world_size())
         order = [range(part, self.num_target, parts) for part in range(parts)]
-        backbone.refresh_batchnorm(self._prepared(self._target, order))
+        backbone.refresh_batchnorm(self._preprocessed(self._target, order))
 
-    def source(self, backbone: nn.Module) -> Tensor:
-        """Return the features of the whole source as this backbone sees it."""
+    def source_features(self, backbone: nn.Module) -> Tensor:
+        """Return the backbone's features of the source, (N, D_backbone)."""
         return self._features(self._source, backbone)
 
-    def target(self, backbone: nn.Module) -> Tensor:
-        """Return the features of the whole target as this backbone sees it."""
+    def target_features(self, backbone: nn.Module) -> Tensor:
+        """Return the backbone's features of the target, (M, D_backbone)."""
         return self._features(self._target, backbone)
 
     def _features(self, images: Images, backbone: nn.Module) -> Tensor:
@@ -137,9 +145,8 @@ class ImageInputs:
         count = len(images.paths)
         size = max(1, min(_BATCH, count // distributed.world_size()))
         order = [range(start, min(start + size, count)) for start in range(0, count, size)]
-        return backbone.features(self._prepared(images, order))
+        return backbone.features(self._preprocessed(images, order))
 
-    def _prepared(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
-        return prepared(
-            images, distributed.shard(order), self._preprocessing, workers=self._workers
-        )
+    def _preprocessed(self, images: Images, order: Sequence[Sequence[int]]) -> Iterator[Tensor]:
+        own = distributed.shard(order)
+        return preprocessed_batches(images, own, self._preprocessing, workers=self._workers)

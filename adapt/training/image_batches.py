@@ -1,4 +1,4 @@
-"""Images from the disk as batches: at random for training, one way only for everything else."""
+"""Batches of images from the disk: random views for training, and preprocessed as for serving."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,28 +20,35 @@ from scda.models.preprocess import Pixels, Preprocessing
 
 _Key = tuple[int, int, int]  # domain, row, seed
 _SEEDS = 2**62
-_DOMAINS = (0, 1, 1)  # of a step's three parts: source, pseudo-labelled target, target
+_DOMAINS = (0, 1, 1)  # of the parts of a step: source, pseudo-labelled target, target
 
 
-def augmented(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
-    """Return a random square of an image, maybe mirrored, as (H, W, 3) uint8.
+def random_view(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
+    """Return a random square crop of an image, mirrored at random.
 
-    The same as resizing all of it and cropping then, without the pixels that are thrown away.
+    The crop equals one of the resized image, but only the pixels that are kept are resized.
+
+    Args:
+        image: Image of any size.
+        preprocessing: Preprocessing of the backbone, which gives the sizes.
+
+    Returns:
+        (H, W, 3) uint8.
     """
     side = max(1, round(min(image.size) * preprocessing.crop_px / preprocessing.resize_px))
     size = [preprocessing.crop_px, preprocessing.crop_px]
-    random_view = v2.Compose(
+    transform = v2.Compose(
         [
             v2.RandomCrop(side),
             v2.Resize(size, v2.InterpolationMode.BICUBIC),
             v2.RandomHorizontalFlip(),
         ]
     )
-    return torch.from_numpy(np.array(random_view(image)))
+    return torch.from_numpy(np.array(transform(image)))
 
 
-class _Views(Dataset[Tensor]):
-    """One view per key; its seed makes it the same in whatever process it is made."""
+class _RandomViews(Dataset[Tensor]):
+    """One view per key, whose seed makes it the same in every process."""
 
     def __init__(self, domains: Sequence[Images], preprocessing: Preprocessing) -> None:
         self._domains, self._preprocessing = domains, preprocessing
@@ -51,39 +58,42 @@ class _Views(Dataset[Tensor]):
         image = self._domains[domain].read(row)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return augmented(image, self._preprocessing)
+            return random_view(image, self._preprocessing)
 
 
-def _leave_group(worker: int) -> None:
-    """Leave signals to a whole group, from a terminal or from torchrun, to the one that trains."""
+def _leave_process_group(worker: int) -> None:
+    """Let a signal to the whole group, from a terminal or torchrun, reach the trainer alone."""
     os.setpgrp()
 
 
-class TrainingPhotos:
-    """Random views of both domains, by row, made ahead by processes that live as long as this."""
+class AugmentedBatches:
+    """Random views of both domains by row, made ahead by worker processes.
+
+    The workers start with the first batch and live as long as this object.
+    """
 
     def __init__(
         self, source: Images, target: Images, preprocessing: Preprocessing, *, workers: int
     ) -> None:
-        """Start nothing yet: the processes start with the first batch.
+        """Create the loader.
 
         Args:
-            source: Its files, in the order of their labels.
-            target: Its files.
-            preprocessing: Of the backbone.
-            workers: Processes; 0 makes the views in this one.
+            source: Source files in the order of their labels.
+            target: Target files.
+            preprocessing: Preprocessing of the backbone.
+            workers: Number of processes; 0 makes the views in this one.
         """
         self._plan: list[list[_Key]] = []
         self._loader: DataLoader[Tensor] = DataLoader(
-            _Views((source, target), preprocessing),
+            _RandomViews((source, target), preprocessing),
             batch_sampler=self._plan,
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
             # A fork beside running threads may hang.
             multiprocessing_context="spawn" if workers else None,
-            generator=Generator(),  # not the global one: every view has a seed of its own
-            worker_init_fn=_leave_group,
+            generator=Generator(),  # not the global one: every view has its own seed
+            worker_init_fn=_leave_process_group,
         )
 
     def batches(
@@ -91,21 +101,21 @@ class TrainingPhotos:
     ) -> Iterator[tuple[Tensor, ...]]:
         """Yield for each step its source, pseudo-labelled and target views, (B, H, W, 3) uint8.
 
-        Of several processes each gets its part of all three.
+        Each of several processes gets its shard of all three.
 
         Args:
-            steps: What the steps see; all of it is known before the first view is made.
-            generator: Where the views' randomness comes from.
-            done: Steps to leave out, whose randomness is drawn all the same.
+            steps: Rows of every step, all known before the first view is made.
+            generator: Source of the views' seeds.
+            done: Number of steps to skip; their seeds are drawn all the same.
 
         Raises:
-            DataError: If a file, which could be read before, cannot be read now.
+            DataError: If a file that was readable before cannot be read now.
         """
         self._plan[:] = [self._keys(step, generator) for step in steps][done:]
         try:
             for views, step in zip(self._loader, steps[done:], strict=True):
                 yield views.split([len(distributed.shard(range(len(rows)))) for rows in step])
-        except DataError as error:  # the loader puts the other process's traceback before it
+        except DataError as error:  # the loader prepends the worker's traceback
             raise DataError(str(error).rpartition("DataError: ")[2]) from None
 
     def _keys(self, step: Step, generator: Generator) -> list[_Key]:
@@ -117,26 +127,31 @@ class TrainingPhotos:
         return keys
 
 
-def prepared(
+def preprocessed_batches(
     images: Images,
     batches: Sequence[Sequence[int]],
     preprocessing: Preprocessing,
     *,
     workers: int,
 ) -> Iterator[Tensor]:
-    """Yield (B, H, W, 3) uint8 of each batch of rows, as a label of them would be computed from.
+    """Yield the pixels of each batch, preprocessed as for labelling and serving.
 
     Args:
-        images: The files.
-        batches: Rows.
-        preprocessing: Of the backbone.
-        workers: Threads; one batch is read ahead.
+        images: Image files.
+        batches: Rows of each batch.
+        preprocessing: Preprocessing of the backbone.
+        workers: Number of threads; one batch is read ahead.
+
+    Yields:
+        (B, H, W, 3) uint8.
 
     Raises:
-        DataError: If a file, which could be read before, cannot be read now.
+        DataError: If a file that was readable before cannot be read now.
     """
     with ThreadPoolExecutor(workers or 1) as pool:
-        read = ([pool.submit(_prepare, images, row, preprocessing) for row in b] for b in batches)
+        read = (
+            [pool.submit(_preprocess, images, row, preprocessing) for row in b] for b in batches
+        )
         ahead = list(islice(read, 2))
         while ahead:
             batch = ahead.pop(0)
@@ -144,5 +159,5 @@ def prepared(
             yield torch.from_numpy(np.stack([pixels.result() for pixels in batch]))
 
 
-def _prepare(images: Images, row: int, preprocessing: Preprocessing) -> Pixels:
+def _preprocess(images: Images, row: int, preprocessing: Preprocessing) -> Pixels:
     return preprocessing.apply(images.read(row))

@@ -1,4 +1,4 @@
-"""What training reads: features of a frozen backbone, or images for one that learns."""
+"""What training reads: features of a frozen backbone, or images if the backbone learns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,44 +10,49 @@ from scda.adapt.training.sampling import Step
 
 
 @dataclass(frozen=True)
-class Pseudo:
+class PseudoLabels:
     """Target images with pseudo-labels."""
 
     rows: Tensor  # (P,) of the target
-    labels: Tensor  # (P,)
+    labels: Tensor  # (P,), 0 to K + k* - 1
 
 
 class Inputs(Protocol):
-    """Both domains, by row for a training step and as a whole for discovery."""
+    """Both domains: by row for a training step, and as a whole for discovery."""
 
     @property
     def backbone(self) -> nn.Module:
-        """What turns a batch into backbone features; copies of it are trained where it learns."""
+        """The module that maps a batch to backbone features; copies of it are trained."""
 
     @property
     def num_target(self) -> int:
-        """How many images the target has."""
+        """The number of target images."""
 
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the first `done` what F reads: source, pseudo, target."""
+        """Yield for each step after the first `done` the inputs of F: source, pseudo, target."""
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
-        """Make the backbone's batch statistics, where it learns, those of the whole target."""
+        """Set the batch statistics of learning layers to those of the whole target."""
 
-    def source(self, backbone: nn.Module) -> Tensor:
-        """Return the features of the source, (N, D_backbone), as this backbone sees it."""
+    def source_features(self, backbone: nn.Module) -> Tensor:
+        """Return the backbone's features of the source, (N, D_backbone)."""
 
-    def target(self, backbone: nn.Module) -> Tensor:
-        """Return the features of the target, (M, D_backbone), as this backbone sees it."""
+    def target_features(self, backbone: nn.Module) -> Tensor:
+        """Return the backbone's features of the target, (M, D_backbone)."""
 
 
 class FeatureInputs:
-    """A frozen backbone: its features, computed once, are all there is to read."""
+    """Inputs from a frozen backbone: features that are computed once."""
 
     def __init__(self, source: Tensor, target: Tensor) -> None:
-        """Keep the features, (N, D_backbone) and (M, D_backbone)."""
+        """Keep the features.
+
+        Args:
+            source: Features of the source, (N, D_backbone).
+            target: Features of the target, (M, D_backbone).
+        """
         self.backbone = nn.Identity()
         self.num_target = len(target)
         self._source, self._target = source, target
@@ -55,17 +60,17 @@ class FeatureInputs:
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
-        """Yield for each step but the first `done` its features: source, pseudo, target."""
+        """Yield for each step after the first `done` its features: source, pseudo, target."""
         for source, pseudo, target in steps[done:]:
             yield self._source[source], self._target[pseudo], self._target[target]
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
         """Do nothing: a frozen backbone keeps its statistics."""
 
-    def source(self, backbone: nn.Module) -> Tensor:
-        """Return the source's features."""
+    def source_features(self, backbone: nn.Module) -> Tensor:
+        """Return the source's features, (N, D_backbone)."""
         return self._source
 
-    def target(self, backbone: nn.Module) -> Tensor:
-        """Return the target's features."""
+    def target_features(self, backbone: nn.Module) -> Tensor:
+        """Return the target's features, (M, D_backbone)."""
         return self._target

@@ -12,7 +12,7 @@ from torch import Generator, Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.runtime import distributed
-from scda.adapt.training.inputs import Inputs, Pseudo
+from scda.adapt.training.inputs import Inputs, PseudoLabels
 from scda.adapt.training.losses import (
     adversarial,
     class_confusion,
@@ -107,7 +107,7 @@ def retrain(
     networks: Networks,
     inputs: Inputs,
     source_labels: Tensor,
-    pseudo: Pseudo,
+    pseudo: PseudoLabels,
     config: TrainConfig,
     generator: Generator,
     on_step: OnStep,

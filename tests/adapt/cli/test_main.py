@@ -124,7 +124,7 @@ def test_a_whole_run_from_the_command_line(scda: Scda, tiny: TinyData, tmp_path:
     assert (again.returncode, again.stderr) == (0, "")
     assert "Measured on labelled images" in (run / "report.html").read_text()
     again = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--resume")
-    assert (again.returncode, "finished already" in again.stderr) == (0, True)
+    assert (again.returncode, "this run is finished" in again.stderr) == (0, True)
 
 
 def test_a_dry_run_prints_the_plan(scda: Scda, tiny: TinyData, tmp_path: Path) -> None:

@@ -379,7 +379,7 @@ def test_a_killed_pre_training_starts_again_without_its_lines(
 
 def test_a_named_device_that_cannot_be_had_is_refused(tiny: TinyData, tmp_path: Path) -> None:
     job = tiny.job(tmp_path / "run")
-    with pytest.raises(UsageError, match="device cuda asked for"):
+    with pytest.raises(UsageError, match="device is cuda, but torch finds no GPU"):
         run(replace(job, config=replace(job.config, device="cuda")))
 
 

@@ -20,8 +20,8 @@ from scda.adapt.runtime.progress import Reporter
 from scda.adapt.runtime.signals import Terminated
 from scda.adapt.training import checkpoint
 from scda.adapt.training.algorithm import Adapted, adapt
-from scda.adapt.training.finetune import ImageInputs, TunedBackbone, learnt
-from scda.adapt.training.inputs import Pseudo
+from scda.adapt.training.finetune import ImageInputs, TunedBackbone, trained_backbone
+from scda.adapt.training.inputs import PseudoLabels
 from scda.adapt.training.loop import Progress, Stopped, retrain
 from scda.adapt.training.losses import class_confusion
 from scda.adapt.training.networks import Networks, infer
@@ -71,7 +71,9 @@ def data(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 
 def inputs(data: Data, backbone: Backbone, part: str, workers: int = 0) -> ImageInputs:
-    return ImageInputs(backbone, data.source_images, data.target_images, part=part, workers=workers)
+    return ImageInputs(
+        backbone, data.source_images, data.target_images, layers=part, workers=workers
+    )
 
 
 def networks(of: ImageInputs, precision: str = "fp32") -> Networks:
@@ -82,7 +84,7 @@ def networks(of: ImageInputs, precision: str = "fp32") -> Networks:
 
 def step(data: Data, nets: Networks, of: ImageInputs, **fields: Any) -> dict[str, float]:
     settings = TrainConfig(**{"round_steps": 1, "batch_size": 8, "lr": 0.01, **fields})
-    pseudo = Pseudo(torch.arange(6), torch.tensor([0, 1, 2, 3, 4, 3]))
+    pseudo = PseudoLabels(torch.arange(6), torch.tensor([0, 1, 2, 3, 4, 3]))
     losses: list[dict[str, float]] = []
     retrain(
         nets,
@@ -151,7 +153,7 @@ def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
     seen: list[Tensor] = []
     layer = backbone.network.get_submodule("layers.12")
     layer.register_forward_hook(lambda module, given, out: seen.append(given[0]))
-    of.target(of.backbone)
+    of.target_features(of.backbone)
     torch.testing.assert_close(
         after["layers.12.running_mean"], torch.cat(seen).mean(dim=(0, 2, 3)), rtol=0.05, atol=0.01
     )
@@ -161,8 +163,10 @@ def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
 
 def test_an_inference_pass_gives_the_features_of_the_cache(data: Data, backbone: Backbone) -> None:
     of = inputs(data, backbone, "all")
-    torch.testing.assert_close(of.target(of.backbone), data.target, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(of.source(of.backbone), data.source.features, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(of.target_features(of.backbone), data.target, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        of.source_features(of.backbone), data.source.features, atol=1e-4, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -200,11 +204,11 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
     adapted = adapt(data.source, data.target, settings, images=of)
     assert not torch.allclose(adapted.target, data.target, atol=1e-2)
     tuned = adapted.networks.backbone
-    torch.testing.assert_close(adapted.target, of.target(tuned))
-    torch.testing.assert_close(adapted.source.features, of.source(tuned))
+    torch.testing.assert_close(adapted.target, of.target_features(tuned))
+    torch.testing.assert_close(adapted.source.features, of.source_features(tuned))
     # And what is exported is what was trained.
     nets = adapted.networks
-    module = PixelClassifier(learnt(backbone, tuned), nets.head, nets.classifier).eval()
+    module = PixelClassifier(trained_backbone(backbone, tuned), nets.head, nets.classifier).eval()
     pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
     with torch.no_grad():
         probabilities, features = module(torch.from_numpy(np.stack(pixels)))
@@ -217,7 +221,7 @@ def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -
     before, of = state(backbone.network), inputs(data, backbone, "all")
     settings = TrainConfig(**{**SHORT, "rounds": 0}, finetune="all", novel="yes", k_max=6)
     adapted = adapt(data.source, data.target, settings, images=of)
-    assert not changed(before, state(learnt(backbone, adapted.networks.backbone).network))
+    assert not changed(before, state(trained_backbone(backbone, adapted.networks.backbone).network))
     assert adapted.source is data.source
     assert adapted.target is data.target
 
@@ -296,7 +300,7 @@ def test_losses_that_are_no_numbers_lead_back_to_the_last_good_backbone(
 
 def half(data: Data, of: ImageInputs, nets: Networks, stop_at: int, progress: Progress) -> None:
     settings = TrainConfig(round_steps=4, batch_size=8, lr=0.01, precision="fp16")
-    pseudo, generator = Pseudo(torch.arange(5), torch.arange(5)), Generator().manual_seed(0)
+    pseudo, generator = PseudoLabels(torch.arange(5), torch.arange(5)), Generator().manual_seed(0)
 
     def on_step(step: int, losses: dict[str, float]) -> bool:
         return step == stop_at

@@ -7,7 +7,7 @@ from PIL import Image
 from torch import Generator, Tensor
 
 from scda.adapt.data.image_files import Images
-from scda.adapt.training.image_batches import TrainingPhotos, augmented, prepared
+from scda.adapt.training.image_batches import AugmentedBatches, preprocessed_batches, random_view
 from scda.models.errors import DataError
 from scda.models.preprocess import Preprocessing
 
@@ -31,7 +31,7 @@ def domains(tmp_path: Path) -> tuple[Images, Images]:
 
 
 def seen(domains: tuple[Images, Images], *, workers: int = 0, seed: int = 0) -> list[list[Tensor]]:
-    photos = TrainingPhotos(*domains, PREPROCESSING, workers=workers)
+    photos = AugmentedBatches(*domains, PREPROCESSING, workers=workers)
     return [list(step) for step in photos.batches(STEPS, Generator().manual_seed(seed))]
 
 
@@ -39,7 +39,7 @@ def test_a_view_is_a_random_square_and_sometimes_mirrored() -> None:
     ramp = np.tile(np.arange(0, 160, 4, dtype=np.uint8), (20, 1))
     image = Image.fromarray(ramp).convert("RGB")
     torch.manual_seed(0)
-    views = [augmented(image, PREPROCESSING) for _ in range(30)]
+    views = [random_view(image, PREPROCESSING) for _ in range(30)]
     assert {(tuple(view.shape), view.dtype) for view in views} == {((12, 12, 3), torch.uint8)}
     left, right = zip(*(view[6, [0, -1], 0].int().tolist() for view in views), strict=True)
     mirrored = [a > b for a, b in zip(left, right, strict=True)]
@@ -52,7 +52,7 @@ def test_a_view_is_a_random_square_and_sometimes_mirrored() -> None:
 
 def test_a_view_of_an_extreme_shape_costs_no_more() -> None:
     long = Image.new("RGB", (50_000, 2), "red")
-    assert augmented(long, PREPROCESSING).unique(dim=0).shape[0] == 1
+    assert random_view(long, PREPROCESSING).unique(dim=0).shape[0] == 1
 
 
 def test_a_step_has_its_rows_whatever_the_number_of_processes(
@@ -85,7 +85,7 @@ def test_views_follow_the_generator_and_leave_the_global_one_alone(
 def test_what_is_done_already_changes_nothing_about_the_rest(
     domains: tuple[Images, Images],
 ) -> None:
-    photos = TrainingPhotos(*domains, PREPROCESSING, workers=0)
+    photos = AugmentedBatches(*domains, PREPROCESSING, workers=0)
     (last,) = photos.batches(STEPS, Generator().manual_seed(0), done=2)
     for part, whole in zip(last, seen(domains)[2], strict=True):
         assert torch.equal(part, whole)
@@ -102,7 +102,7 @@ def test_a_file_that_vanishes_is_told_in_one_line(
 
 
 def test_inference_sees_what_a_label_is_computed_from(domains: tuple[Images, Images]) -> None:
-    batches = list(prepared(domains[0], [[2, 0], [1]], PREPROCESSING, workers=2))
+    batches = list(preprocessed_batches(domains[0], [[2, 0], [1]], PREPROCESSING, workers=2))
     expected = [PREPROCESSING.apply(domains[0].read(row)) for row in (2, 0, 1)]
     assert [len(batch) for batch in batches] == [2, 1]
     np.testing.assert_array_equal(torch.cat(batches).numpy(), np.stack(expected))

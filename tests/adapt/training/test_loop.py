@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.training import loop
-from scda.adapt.training.inputs import FeatureInputs, Pseudo
+from scda.adapt.training.inputs import FeatureInputs, PseudoLabels
 from scda.adapt.training.loop import Diverged, OnStep, Progress, Stopped, pretrain, retrain
 from scda.adapt.training.losses import adversarial, class_confusion, class_correlation
 from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
@@ -50,7 +50,7 @@ def run_pretrain(nets: Networks, settings: TrainConfig, on_step: OnStep) -> None
 def run_retrain(nets: Networks, settings: TrainConfig, on_step: OnStep) -> None:
     generator = Generator().manual_seed(0)
     inputs = FeatureInputs(SOURCE.features, TARGET.features)
-    pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+    pseudo = PseudoLabels(torch.arange(len(TARGET.labels)), TARGET.labels)
     retrain(nets, inputs, SOURCE.labels, pseudo, settings, generator, on_step)
 
 
@@ -105,7 +105,7 @@ def test_retraining_learns_the_pseudo_classes() -> None:
 def test_retraining_without_a_new_class_is_closed_set_training() -> None:
     nets = networks(KNOWN)
     known = (TARGET.labels < KNOWN).nonzero().flatten()
-    pseudo, target = Pseudo(known, TARGET.labels[known]), TARGET.features
+    pseudo, target = PseudoLabels(known, TARGET.labels[known]), TARGET.features
     inputs, settings = FeatureInputs(SOURCE.features, target), config(round_steps=5)
     retrain(nets, inputs, SOURCE.labels, pseudo, settings, Generator(), lambda step, losses: None)
     assert infer(nets, target)[0].shape == (len(target), KNOWN)
@@ -294,7 +294,7 @@ def test_a_stage_stopped_after_any_step_goes_on_to_the_same_weights(
         if stage == "pretrain":
             return pretrain(nets, SOURCE, TARGET.features, *rest)
         inputs = FeatureInputs(SOURCE.features, TARGET.features)
-        pseudo = Pseudo(torch.arange(len(TARGET.labels)), TARGET.labels)
+        pseudo = PseudoLabels(torch.arange(len(TARGET.labels)), TARGET.labels)
         return retrain(nets, inputs, SOURCE.labels, pseudo, *rest)
 
     whole = networks(outputs)
@@ -399,7 +399,7 @@ def test_a_target_in_parts_gives_nearly_the_same_statistics_whatever_its_order(
 
 def test_two_images_are_enough_for_every_stage() -> None:
     settings = config(pretrain_steps=2, round_steps=2, sampling="shuffled")
-    two, one = TARGET.features[:2], Pseudo(torch.tensor([0]), TARGET.labels[:1])
+    two, one = TARGET.features[:2], PseudoLabels(torch.tensor([0]), TARGET.labels[:1])
     generator = Generator().manual_seed(0)
     nets = networks(KNOWN + 1)
     pretrain(nets, SOURCE, two, settings, generator, lambda step, losses: None)

@@ -1,0 +1,137 @@
+"""A final model as a bundle: ONNX, parity check, indices, class statistics, exemplars."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from scda.adapt.data.image_files import Images
+from scda.adapt.export.final_model import FinalModel
+from scda.models import bundle as names
+from scda.models.backbones import Backbone
+from scda.models.bundle import ClassInfo, Manifest, write_bundle
+from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
+from scda.models.files import printable
+from scda.models.index import build_index, write_index
+from scda.models.network import PixelClassifier
+
+EXEMPLARS = 12  # images per class
+THUMBNAIL_PX = 160
+PARITY_IMAGES = 16
+RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
+THRESHOLDS = {"outlier_quantile": 0.99}
+_DIGITS = 6  # of stored statistics
+
+
+def make_bundle(
+    folder: Path,
+    final: FinalModel,
+    backbone: Backbone,
+    *,
+    source: Images,
+    target: Images,
+    status: tuple[str, ...],
+    run: dict[str, Any],
+    neighbours: bool,
+) -> Manifest:
+    """Write a bundle, or nothing if the exported model deviates from the trained one.
+
+    Args:
+        folder: Path of the bundle.
+        final: The final model.
+        backbone: Backbone in its final state, on the CPU.
+        source: Source files in the order of the source features.
+        target: Target files in the order of the target features.
+        status: `ok`, or the statuses of the run's findings.
+        run: Facts about the run, kept in bundle.json outside the id.
+        neighbours: Whether the bundle contains the target's features.
+
+    Raises:
+        GateError: If the parity check fails.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft.") as name:
+        draft = Path(name)
+        _write_model(draft, final, backbone, target)
+        write_index(build_index(final.centroids), draft / names.CLUSTERS)
+        if neighbours:
+            write_index(build_index(final.features), draft / names.NEIGHBOURS)
+            _write_neighbour_rows(draft / names.NEIGHBOUR_ROWS, final, target)
+        images = {"source": source, "target": target}
+        classes = tuple(
+            _class_info(draft, final, label, images) for label in range(len(final.centroids))
+        )
+        return write_bundle(
+            draft,
+            folder,
+            classes=classes,
+            preprocessing=backbone.preprocessing,
+            thresholds=THRESHOLDS,
+            status=status,
+            run=run,
+        )
+
+
+def _write_model(draft: Path, final: FinalModel, backbone: Backbone, target: Images) -> None:
+    module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
+    metadata = {
+        "scda_schema_version": str(names.SCHEMA_VERSION),
+        "scda_classes": json.dumps(dict(zip(final.class_ids, final.labels, strict=True))),
+        "scda_preprocessing": json.dumps(backbone.preprocessing.to_json()),
+    }
+    crop_px = backbone.preprocessing.crop_px
+    model = draft / names.MODEL
+    export_onnx(module, model, crop_px=crop_px, outputs=MODEL_OUTPUTS, metadata=metadata)
+    every = max(1, len(target.paths) // PARITY_IMAGES)
+    images = [target.read(row) for row in range(0, len(target.paths), every)[:PARITY_IMAGES]]
+    pixels = np.stack([backbone.preprocessing.apply(image) for image in images])
+    check_export(module, model, pixels).save(draft / names.PARITY)
+
+
+def _write_neighbour_rows(path: Path, final: FinalModel, target: Images) -> None:
+    predicted = final.predicted
+    table = pa.table(
+        {
+            # Parquet text is UTF-8; a file name's other bytes are written as escapes.
+            "path": [printable(name) for name in target.names()],
+            "class_id": [final.class_ids[label] for label in predicted],
+            "confidence": final.probabilities.max(axis=1),
+        }
+    )
+    pq.write_table(table, path)
+
+
+def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Images]) -> ClassInfo:
+    num_known, class_id = len(final.class_names), final.class_ids[label]
+    known = label < num_known
+    domain, rows = final.members[label]
+    typical = rows[np.argsort(final.distances[label], kind="stable")]
+    closest = int((final.centroids[:num_known] @ final.centroids[label]).argmax())
+    of_class = final.predicted == label
+    confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
+    radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
+    return ClassInfo(
+        class_id=class_id,
+        label=final.labels[label],
+        kind="known" if known else "discovered",
+        size=int(of_class.sum()),
+        mean_confidence=round(float(confidence), _DIGITS),
+        radius={name: round(value, _DIGITS) for name, value in radius.items()},
+        nearest_known=None if known else final.class_ids[closest],
+        exemplars=tuple(
+            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", images[domain].read(row))
+            for number, row in enumerate(typical[:EXEMPLARS])
+        ),
+    )
+
+
+def _write_exemplar(draft: Path, name: str, image: Image.Image) -> str:
+    image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
+    (draft / name).parent.mkdir(parents=True, exist_ok=True)
+    image.save(draft / name, quality=85)
+    return name

@@ -1,0 +1,115 @@
+"""The final model of a run: its classes in output order, and their statistics in the target."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from scda.adapt.discovery.discover import Discovery
+from scda.adapt.discovery.kmeans import Points
+from scda.adapt.training.algorithm import Adapted
+from scda.adapt.training.networks import Networks, infer
+from scda.models.files import printable
+from scda.models.index import Ids, normalised
+
+
+@dataclass(frozen=True)
+class FinalModel:
+    """Trained networks and what they make of the target; classes in output order."""
+
+    networks: Networks
+    class_names: list[str]  # of the known classes
+    discovery: Discovery | None  # its labels numbered like the outputs
+    probabilities: Points  # (M, C) of the target
+    features: Points  # (M, D) of the target
+    centroids: Points  # (C, D), of length 1
+    members: list[tuple[str, Ids]]  # per class: `target` or `source`, and rows
+    distances: list[Points]  # per class: distance of its members to the centroid, 1 - cosine
+
+    @property
+    def predicted(self) -> Ids:
+        """The output index of every target image, (M,)."""
+        return np.asarray(self.probabilities.argmax(axis=1), np.int64)
+
+    @property
+    def class_ids(self) -> list[str]:
+        """The stable class ids in output order."""
+        known = [f"known-{i:03d}" for i in range(len(self.class_names))]
+        discovered = len(self.centroids) - len(known)
+        return known + [f"discovered-{i:03d}" for i in range(discovered)]
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes in output order."""
+        known = [printable(name) for name in self.class_names]
+        return known + self.class_ids[len(known) :]
+
+
+def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
+    """Return the final model, with the discovered classes numbered by falling size.
+
+    Args:
+        adapted: Result of the training.
+        class_names: Names of the known classes, in the order of their labels.
+    """
+    source, target, num_known = adapted.source, adapted.target, len(class_names)
+    networks, discovery = _sorted_by_size(adapted, target, num_known)
+    logits, features = infer(networks, target)
+    predicted, source_labels = logits.argmax(dim=1).numpy(), source.labels.numpy()
+    source_features = infer(networks, source.features)[1].numpy()
+    features_of = {"target": features.numpy(), "source": source_features}
+    members = [
+        _members(label, predicted, source_labels, discovery, num_known)
+        for label in range(logits.shape[1])
+    ]
+    directions = [normalised(features_of[domain][rows]) for domain, rows in members]
+    centroids = normalised(np.stack([rows.mean(axis=0) for rows in directions]))
+    distances = [
+        np.clip(1 - rows @ centroid, 0, 2)
+        for rows, centroid in zip(directions, centroids, strict=True)
+    ]
+    return FinalModel(
+        networks,
+        class_names,
+        discovery,
+        logits.softmax(dim=1).numpy(),
+        features_of["target"],
+        centroids,
+        members,
+        distances,
+    )
+
+
+def _sorted_by_size(
+    adapted: Adapted, target: Tensor, num_known: int
+) -> tuple[Networks, Discovery | None]:
+    """Return C with its discovered outputs, and the pseudo-labels with them, by falling size."""
+    networks, discovery = adapted.networks, adapted.discovery
+    predicted = infer(networks, target)[0].argmax(dim=1)
+    classifier = networks.classifier
+    assert isinstance(classifier, nn.Linear)
+    sizes = predicted.bincount(minlength=classifier.out_features)[num_known:].numpy()
+    order = np.argsort(-sizes, kind="stable")
+    rows = torch.from_numpy(np.concatenate([np.arange(num_known), num_known + order]))
+    sorted_classifier = nn.Linear(classifier.in_features, classifier.out_features)
+    state = {name: tensor[rows] for name, tensor in classifier.state_dict().items()}
+    sorted_classifier.load_state_dict(state)
+    if discovery and discovery.k_star:
+        labels = np.argsort(order)[discovery.implicit_labels]
+        discovery = replace(discovery, implicit_labels=labels)
+    return Networks(networks.head, sorted_classifier), discovery
+
+
+def _members(
+    label: int, predicted: Ids, source_labels: Ids, discovery: Discovery | None, num_known: int
+) -> tuple[str, Ids]:
+    """Return the images that stand for a class: those predicted as it, or else its training's."""
+    rows = np.flatnonzero(predicted == label)
+    if len(rows):
+        return "target", rows
+    if label < num_known:
+        return "source", np.flatnonzero(source_labels == label)
+    if discovery is None:  # without a round, the one `unknown` output stands for all of them
+        return "target", np.arange(len(predicted))
+    return "target", discovery.candidates.implicit[discovery.implicit_labels == label - num_known]

@@ -1,0 +1,32 @@
+"""Facts about where and with what a run was made."""
+
+import importlib.metadata
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from scda.adapt.data.dataset import Job
+from scda.adapt.runtime.device import select_device
+
+_LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
+
+
+def environment(job: Job) -> dict[str, Any]:
+    """Return paths, versions, host, device and time of a run, for config.json and bundle.json."""
+    return {
+        "source": str(job.source.resolve()),
+        "target": str(job.target.resolve()),
+        "versions": dict(_installed()),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "device": select_device(job.config).type,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _installed() -> Iterator[tuple[str, str]]:
+    for library in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            yield library, importlib.metadata.version(library)
