@@ -65,7 +65,8 @@ def train(
 ) -> Run:
     """Adapt to an unlabelled folder: train, discover new classes, export a bundle, write a report.
 
-    Needs the extra `train`. Progress is shown on standard error. Several processes share a run
+    Needs the extra `train`. Random generators and thread counts of the process are left as they
+    were. Progress is shown on standard error. Several processes share a run
     with `torchrun -m scda.adapt train`, not with this function.
 
     Args:
@@ -97,7 +98,9 @@ def train(
     with needs_extra("train"):
         from scda.adapt.data.dataset import Job
         from scda.adapt.pipeline.run import train as run_job
+        from scda.adapt.runtime import rng
         from scda.adapt.runtime.progress import Reporter
+        from scda.adapt.runtime.threads import threads_kept
         from scda.models.cache import user_cache
     job = Job(
         source=Path(source),
@@ -109,7 +112,7 @@ def train(
         resume=resume,
         overwrite=overwrite,
     )
-    with Reporter(quiet=quiet) as reporter:
+    with Reporter(quiet=quiet) as reporter, threads_kept(), rng.kept():
         trained = run_job(job, reporter)
     assert trained is not None  # as it would be in a process of several
     manifest = trained.manifest

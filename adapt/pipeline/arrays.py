@@ -1,7 +1,5 @@
 """Algorithm 2 on NumPy arrays: features in, classes out; `scda.adapt` is this function."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +97,7 @@ def adapt(
             f"finetune is {config.finetune!r}, which needs images; expected 'none', or scda.train"
         )
     source, target, classes = _checked(features, labels, target_features)
-    with one_thread(), _generators_kept():
+    with one_thread(), rng.kept():
         adapted = algorithm.adapt(source, target, config)
         final = final_model(adapted, [str(name) for name in classes])
     return Adaptation(
@@ -144,12 +142,3 @@ def _matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
     if not np.isfinite(matrix).all():
         raise DataError(f"{name} hold a value that is not finite in float32")
     return matrix
-
-
-@contextmanager
-def _generators_kept() -> Iterator[None]:
-    before = rng.capture()
-    try:
-        yield
-    finally:
-        rng.restore(before)

@@ -1,6 +1,8 @@
 """Every random generator that training may draw from: seeded, kept and set back together."""
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,3 +34,13 @@ def restore(state: dict[str, Any]) -> None:
     torch.set_rng_state(state["torch"])
     for device, of_device in enumerate(state["cuda"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(of_device, device)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Leave all of them after the block in the state they had before it."""
+    before = capture()
+    try:
+        yield
+    finally:
+        restore(before)

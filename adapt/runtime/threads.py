@@ -9,18 +9,24 @@ from threadpoolctl import threadpool_limits
 
 
 @contextmanager
+def threads_kept() -> Iterator[None]:
+    """Leave torch and faiss with as many threads after the block as before it."""
+    of_torch, of_faiss = torch.get_num_threads(), faiss.omp_get_max_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(of_torch)
+        faiss.omp_set_num_threads(of_faiss)
+
+
+@contextmanager
 def one_thread() -> Iterator[None]:
     """Compute in one thread within the block, and with as many as before after it.
 
     The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
     machine, and gives the same result on any number of cores.
     """
-    of_torch, of_faiss = torch.get_num_threads(), faiss.omp_get_max_threads()
-    try:
-        with threadpool_limits(1):
-            torch.set_num_threads(1)
-            faiss.omp_set_num_threads(1)
-            yield
-    finally:
-        torch.set_num_threads(of_torch)
-        faiss.omp_set_num_threads(of_faiss)
+    with threads_kept(), threadpool_limits(1):
+        torch.set_num_threads(1)
+        faiss.omp_set_num_threads(1)
+        yield

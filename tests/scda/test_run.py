@@ -1,6 +1,8 @@
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import scda
 from tests.conftest import TinyData
@@ -10,9 +12,13 @@ def test_train_returns_the_run_and_its_model(
     tiny: TinyData, tiny_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out, job = tmp_path / "run", tiny.job(tmp_path / "run")
+    np.random.seed(5)
+    expected, threads = np.random.random(), torch.get_num_threads()
+    np.random.seed(5)
     run = scda.train(
         tiny.source, str(tiny.target), out, config=job.config, cache=tiny.cache, quiet=True
     )
+    assert (np.random.random(), torch.get_num_threads()) == (expected, threads)
     assert run.path == out
     assert [info.label for info in run.classes[:3]] == ["blue_disc", "green_bar", "red_square"]
     assert run.k_star == len(run.classes) - 3 > 0
