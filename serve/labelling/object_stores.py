@@ -22,7 +22,7 @@ def is_uri(name: str) -> bool:
     return "://" in name
 
 
-def place(name: str) -> tuple[FileSystem, str]:
+def file_system_of(name: str) -> tuple[FileSystem, str]:
     """Return the file system of a URI or local path, and the path within it.
 
     Raises:
@@ -54,7 +54,7 @@ def read_stored(name: str) -> bytes:
     if not is_uri(name):
         return read_bytes(Path(name))
     try:
-        system, path = place(name)
+        system, path = file_system_of(name)
         with system.open_input_file(path) as file:
             size = file.size()
             data = bytes(file.read()) if size <= MAX_BYTES else b""
@@ -79,7 +79,7 @@ class StoredFiles:
         Raises:
             UsageError: If the URI cannot be read.
         """
-        system, root = place(self.uri)
+        system, root = file_system_of(self.uri)
         for path in self._paths(system, root):
             uri = self.uri.rstrip("/") + path[len(root) :]
             name = (path[len(root) + 1 :] if self.alone else "") or uri

@@ -16,7 +16,7 @@ from scda.models.files import atomic_folder
 from scda.models.predictor import Predictor
 from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
 from scda.serve.labelling.label import check_options
-from scda.serve.labelling.object_stores import is_uri, place
+from scda.serve.labelling.object_stores import file_system_of, is_uri
 from scda.serve.labelling.outputs import DEFAULTS, Options
 from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
 from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, read_bundle_files
@@ -75,7 +75,7 @@ def label_on_ray(
         gpus = use_gpus(ray, provider)
         files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
         rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
-        system, path = place(folder)
+        system, path = file_system_of(folder)
         rows.write_parquet(
             path,
             filesystem=system,  # in a URI, Ray would interpret %xx, ? and #
@@ -156,13 +156,13 @@ def _written_whole(out: str) -> Iterator[str]:
             yield str(draft)
         return
     yield out  # object stores cannot rename
-    system, path = place(out)
+    system, path = file_system_of(out)
     system.open_output_stream(f"{path}/{SUCCESS}").close()
 
 
 def _counts(folder: str) -> tuple[Counter[str], Counter[str]]:
     """Return the numbers of files per label and per error code in the written files."""
-    system, path = place(folder)
+    system, path = file_system_of(folder)
     labels, errors = Counter[str](), Counter[str]()
     columns = {"label": labels, "error_code": errors}
     for batch in dataset(path, filesystem=system).to_batches(columns=list(columns)):

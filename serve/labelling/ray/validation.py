@@ -10,7 +10,7 @@ from pyarrow.fs import FileSelector, FileType
 from scda.models.errors import DataError, UsageError
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
-from scda.serve.labelling.object_stores import StoredFiles, is_uri, place
+from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri
 from scda.serve.labelling.outputs import STDOUT
 from scda.serve.labelling.ray.stages import SharedFileList, Source
 from scda.serve.labelling.sources import FileSelection, find_local_files
@@ -75,7 +75,7 @@ def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
     (out,) = outs
     if any(_is_in(out, given) for given in inputs):
         raise UsageError(f"{out}: inside an input; expected a folder outside the inputs")
-    system, path = place(out)
+    system, path = file_system_of(out)
     kind = system.get_file_info(path).type
     if kind == FileType.File or (kind == FileType.Directory and _is_full(system, path)):
         raise UsageError(f"{out}: already exists; expected a new or empty folder")

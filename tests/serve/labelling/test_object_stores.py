@@ -4,7 +4,7 @@ import pytest
 
 from scda.models.errors import ImageError, UsageError
 from scda.models.images import MAX_BYTES
-from scda.serve.labelling.object_stores import StoredFiles, place, read_stored
+from scda.serve.labelling.object_stores import StoredFiles, file_system_of, read_stored
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
 
 
@@ -78,4 +78,4 @@ def test_a_uri_that_leads_nowhere_is_named(photos: Path) -> None:
     with pytest.raises(UsageError, match="none: no such file or folder"):
         listed(photos / "none")
     with pytest.raises(UsageError, match="x://y/: cannot be reached: Unrecognized filesystem"):
-        place("x://y/z")
+        file_system_of("x://y/z")
