@@ -1,4 +1,4 @@
-"""TensorBoard's event files, as an option: the numbers of metrics.jsonl, step by step."""
+"""Optional event files for TensorBoard: the numbers of metrics.jsonl, step by step."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -14,20 +14,24 @@ _OF_A_STAGE = ("unknown_share", "k_star", *_VOTES, "skipped", "returns", "second
 
 
 class Events:
-    """Where numbers go: into event files of a folder, or nowhere."""
+    """Writer of event files; without a folder it writes nothing."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Write nothing yet."""
+        """Create a writer; the file is created with the first record.
+
+        Args:
+            folder: Folder of the event files; None writes nothing.
+        """
         self._folder = folder
         self._writer: Any = None
 
     def add(self, record: dict[str, Any], step: int) -> None:
-        """Write the numbers of a line of metrics.jsonl, so that they can be seen at once.
+        """Write and flush the numbers of a line of metrics.jsonl.
 
         Args:
-            record: The line.
-            step: Of the whole run. The first one of a resumed run takes the place of what an
-                earlier try wrote for it and for later steps.
+            record: Fields of the line.
+            step: Number of the step in the whole run. The first record of a resumed run replaces
+                earlier ones of the same and of later steps.
         """
         if self._folder is None:
             return
@@ -46,7 +50,7 @@ class Events:
 
 
 def check_tensorboard() -> None:
-    """Refuse an option that nothing can be made of.
+    """Check that TensorBoard is installed.
 
     Raises:
         UsageError: If TensorBoard is not installed.
@@ -57,7 +61,11 @@ def check_tensorboard() -> None:
 
 @contextmanager
 def open_events(folder: Path | None) -> Iterator[Events]:
-    """Give where numbers go, and close it in the end."""
+    """Open a writer of event files, and close it at the end.
+
+    Args:
+        folder: Folder of the event files; None writes nothing.
+    """
     events = Events(folder)
     try:
         yield events

@@ -1,4 +1,4 @@
-"""What a person sees of long work: a bar on a terminal, plain lines otherwise; all on stderr."""
+"""Progress of long work: a bar on a terminal, plain lines otherwise; all on stderr."""
 
 import time
 from datetime import timedelta
@@ -12,10 +12,15 @@ _LINE_EVERY_SECONDS = 10.0
 
 
 class Reporter:
-    """Messages, and one bar: for each piece of work, or for all pieces where `expect` said so."""
+    """Messages, and one progress bar per piece of work, or for all pieces after `expect`."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
-        """Write to stderr; `quiet` leaves only warnings, `verbose` adds details."""
+        """Create a reporter that prints to stderr.
+
+        Args:
+            quiet: Whether to print warnings only.
+            verbose: Whether to print details.
+        """
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._quiet, self._verbose = quiet, verbose
         self._bars = self._console.is_terminal and not quiet
@@ -42,12 +47,12 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bars:
             self._progress.stop()
 
     def mute(self) -> None:
-        """Show and print nothing from here on, not even warnings: another process does."""
+        """Print nothing from now on, not even warnings, because another process does."""
         self._console.quiet = True
 
     def say(self, message: str) -> None:
@@ -65,13 +70,22 @@ class Reporter:
         self._console.print(f"warning: {message}", markup=False)
 
     def expect(self, parts: int) -> None:
-        """Put the pieces of work that follow on one bar of so many parts; 0 gives each its own."""
+        """Show the following pieces of work on one bar.
+
+        Args:
+            parts: Number of parts of all pieces; 0 gives each piece its own bar.
+        """
         self._expected = parts
         self._before = self._total = 0
         self._progress.reset(self._task, total=parts, description="", visible=False)
 
     def begin(self, name: str, total: int) -> None:
-        """Start a piece of work of `total` parts, in place of the one before."""
+        """Start a piece of work, which replaces the one before.
+
+        Args:
+            name: Name of the piece.
+            total: Number of its parts.
+        """
         if self._expected:
             self._before += self._total
         else:
@@ -80,16 +94,16 @@ class Reporter:
         self._show(name, 0)
 
     def skip(self, parts: int) -> None:
-        """Say that parts were done before, in place of the piece of work just begun."""
+        """Count parts of an earlier run as done, instead of the piece of work just begun."""
         self._before, self._total = self._before + parts, 0
 
     def done(self, parts: int, total: int | None = None, note: str = "") -> None:
-        """Say how many parts of the work are done by now, and of how many, if that changed.
+        """Report the number of finished parts.
 
         Args:
-            parts: Of the piece under way.
-            total: In place of the one it began with.
-            note: What else is to be said of it now.
+            parts: Number of finished parts of the current piece.
+            total: Number of its parts, if that changed.
+            note: Text to show behind the numbers.
         """
         self._total = total or self._total
         text = f"{self._name}: {parts} of {self._total}{note and f', {note}'}"

@@ -1,4 +1,4 @@
-"""Every random generator that training may draw from: seeded, kept and set back together."""
+"""All random generators that training may use: seeded, captured and restored together."""
 
 import random
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def seed_all(seed: int) -> None:
 
 
 def capture() -> dict[str, Any]:
-    """Return the state of all of them, as tensors and plain values only."""
+    """Return the state of all generators as tensors and plain values only."""
     name, keys, *rest = np.random.get_state(legacy=True)
     return {
         "python": random.getstate(),
@@ -28,7 +28,7 @@ def capture() -> dict[str, Any]:
 
 
 def restore(state: dict[str, Any]) -> None:
-    """Let all of them go on from `capture`; a machine with fewer GPUs leaves the rest out."""
+    """Restore what `capture` returned; states of GPUs that this machine lacks are ignored."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     torch.set_rng_state(state["torch"])

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+import torch.nn.functional as F  # noqa: N812 - the usual name
 from torch import Generator, Tensor, nn
 
 from scda.adapt.config import TrainConfig
@@ -23,32 +23,32 @@ from scda.adapt.training.networks import Networks
 from scda.adapt.training.sampling import labelled, shuffled
 from scda.models.errors import GateError
 
-# Gets the step and its losses, none where it was skipped; a true answer stops the stage.
+# Gets the number of a step and its losses, none if it was skipped; a true result stops the stage.
 OnStep = Callable[[int, dict[str, float]], bool | None]
 _MOST_SKIPPED = 3  # steps in a row without a finite loss
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a stage has come: with its weights and generator, all that is needed to go on."""
+    """Position inside a stage; with weights and generator, all that is needed to continue it."""
 
     step: int = 0
     skipped: tuple[int, ...] = ()  # steps without a finite loss
     optimizer: dict[str, Any] | None = None
-    scaler: dict[str, Any] | None = None  # of losses in fp16; empty in another precision
+    scaler: dict[str, Any] | None = None  # of the loss in fp16; empty in another precision
 
 
-class Stopped(Exception):  # noqa: N818 - no error
+class Stopped(Exception):  # noqa: N818 - not an error
     """A stage was stopped after a step."""
 
     def __init__(self, progress: Progress) -> None:
-        """Keep how far it came."""
+        """Keep the position inside the stage."""
         super().__init__(f"stopped after step {progress.step}")
         self.progress = progress
 
 
-class Diverged(GateError):  # noqa: N818 - as the others
-    """A stage lost its way: no finite loss several times in a row, or weights that are none."""
+class Diverged(GateError):  # noqa: N818 - named like the other outcomes
+    """A stage diverged: several losses in a row, or weights at its end, are not finite."""
 
 
 def pretrain(
@@ -65,20 +65,20 @@ def pretrain(
     C minimises L_s + L_adv + L_kcc, F minimises L_s - L_adv + L_kcc.
 
     Args:
-        networks: Trained in place.
-        source: With labels 0 to K - 1.
-        target: (M, D_backbone).
-        config: Of the run.
-        generator: Of the batches, as it was before the first step.
+        networks: Networks, trained in place.
+        source: Source features with labels 0 to K - 1.
+        target: Target features, (M, D_backbone).
+        config: Configuration of the run.
+        generator: Generator of the batches, in its state before the first step.
         on_step: Called after every step.
-        progress: Of an earlier, stopped call.
+        progress: Position at which an earlier call was stopped.
 
     Returns:
-        The steps that were skipped, for want of a finite loss.
+        The steps that were skipped because their loss was not finite.
 
     Raises:
-        Stopped: If `on_step` asks for it.
-        Diverged: If a smaller learning rate is needed.
+        Stopped: If `on_step` returns a true value.
+        Diverged: If losses or weights are not finite; a smaller learning rate helps.
 
     Source: SCDA, Eq. 5 and 6.
     """
@@ -113,7 +113,9 @@ def retrain(
     on_step: OnStep,
     progress: Progress = Progress(),
 ) -> tuple[int, ...]:
-    """Teach F and a fresh C the discovered classes: L_s + L_t + L_tcc; else as `pretrain`.
+    """Train F and a new C on the discovered classes: minimise L_s + L_t + L_tcc.
+
+    Arguments, result and errors are those of `pretrain`.
 
     Source: SCDA, Eq. 9 to 11.
     """
@@ -122,8 +124,8 @@ def retrain(
     pseudo_batches = labelled(pseudo.labels, size, generator, sampling=sampling)
     target_batches = shuffled(inputs.num_target, size, generator)
     drawn = zip(source_batches, pseudo_batches, target_batches, strict=False)
-    # Drawn before the first step: images may then be read ahead, and the generator is where it
-    # is however far ahead that was.
+    # All steps are drawn before the first one, so that reading images ahead does not change the
+    # state of the generator.
     steps = list(islice(drawn, config.round_length(inputs.num_target)))
     plan = [(source, pseudo.rows[rows], target) for source, rows, target in steps]
 
@@ -157,7 +159,7 @@ def _minimise(
     on_step: OnStep,
     progress: Progress,
 ) -> tuple[int, ...]:
-    """The loop: for every batch down the sum of the losses, unweighted as in the paper."""
+    """The loop: minimise the sum of the losses, unweighted as in the paper, batch after batch."""
     modules, optimizer = networks.modules, _optimizer(networks, config)
     scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
     if progress.optimizer:
@@ -190,7 +192,7 @@ def _minimise(
 
 
 def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
-    """Return the optimiser of all that learns; a backbone moves at its own, smaller rate."""
+    """Return the optimiser of all learning weights; the backbone has its own, smaller rate."""
     new = [*networks.head.parameters(), *networks.classifier.parameters()]
     learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
     own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr_scale}

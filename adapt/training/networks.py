@@ -14,9 +14,9 @@ _BATCHNORM_ROWS = 4096
 
 @dataclass
 class Networks:
-    """F, whose backbone is the identity where features are its input, and C, new in every round.
+    """F and C; the backbone is the identity if F's inputs are features, and C is new every round.
 
-    Outputs are float32 whatever the precision in between: losses and entropies need it.
+    Outputs are float32 in every precision, because losses and entropies need it.
     """
 
     head: nn.Module  # (N, D_backbone) → (N, D)
@@ -26,12 +26,12 @@ class Networks:
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are; inputs are brought there."""
+        """The device of the networks, to which inputs are moved."""
         return next(self.head.parameters()).device
 
     @property
     def modules(self) -> nn.ModuleList:
-        """All three, to train or to move at once."""
+        """All three modules, to train or move them together."""
         return nn.ModuleList([self.backbone, self.head, self.classifier])
 
     def features(self, inputs: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class Networks:
         return features.float()
 
     def classify(self, features: Tensor) -> Tensor:
-        """Return C's logits, (N, C), of F's features."""
+        """Return C's logits of F's features, (N, C)."""
         with self._autocast():
             logits: Tensor = self.classifier(features)
         return logits.float()
@@ -59,7 +59,7 @@ class Networks:
 def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
     """Return logits (N, C) and F's features (N, D) of backbone features, both on the CPU.
 
-    With the stored batch statistics, and in float32 as the exported model.
+    Inference uses the stored batch statistics and float32, as the exported model does.
     """
     networks.head.eval()
     networks.classifier.eval()
@@ -70,9 +70,9 @@ def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
-    """Make the stored batch statistics those of the whole target, for this F (choice 21).
+    """Set the stored batch statistics of F to those of the whole target (choice 21).
 
-    A large target goes in parts of one size, each a sample of the whole: their mean is taken.
+    The statistics of a large target are the mean over parts of equal size, each a sample of it.
     """
     parts = math.ceil(len(target) / _BATCHNORM_ROWS)
     samples = (target[part::parts] for part in range(parts))

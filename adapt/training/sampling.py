@@ -1,4 +1,4 @@
-"""Which images a step sees: endless streams of index batches from one generator."""
+"""Sampling of the images of a step: endless streams of index batches from one generator."""
 
 from collections.abc import Iterator
 
@@ -9,10 +9,15 @@ Step = tuple[Tensor, Tensor, Tensor]  # rows of the source, the pseudo-labelled,
 
 
 def shuffled(count: int, batch_size: int, generator: Generator) -> Iterator[Tensor]:
-    """Yield (B,) indices, pass after pass; what does not fill a batch waits for no one.
+    """Yield (B,) indices in random order, pass after pass; an incomplete last batch is dropped.
 
-    B is `batch_size`, or `count` where there are fewer images. A single image comes twice: batch
-    norm has no statistics of one.
+    B is `batch_size`, or `count` if there are fewer images. A single image comes twice: batch norm
+    has no statistics of one.
+
+    Args:
+        count: Number of images.
+        batch_size: Number of images in a batch.
+        generator: Source of the randomness.
     """
     drawn = max(count, 2)
     size = min(batch_size, drawn)
@@ -22,12 +27,12 @@ def shuffled(count: int, batch_size: int, generator: Generator) -> Iterator[Tens
 
 
 def balanced(labels: Tensor, batch_size: int, generator: Generator) -> Iterator[Tensor]:
-    """Yield (B,) indices with replacement, every class that has images equally often.
+    """Yield (B,) indices with replacement, each class that has images equally often.
 
     Args:
-        labels: (N,) class of each image.
-        batch_size: B.
-        generator: Where the randomness comes from.
+        labels: Class of each image, (N,).
+        batch_size: Number of images in a batch, B.
+        generator: Source of the randomness.
     """
     weights = 1.0 / labels.bincount()[labels].double()
     while True:

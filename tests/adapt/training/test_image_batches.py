@@ -31,8 +31,8 @@ def domains(tmp_path: Path) -> tuple[Images, Images]:
 
 
 def seen(domains: tuple[Images, Images], *, workers: int = 0, seed: int = 0) -> list[list[Tensor]]:
-    photos = AugmentedBatches(*domains, PREPROCESSING, workers=workers)
-    return [list(step) for step in photos.batches(STEPS, Generator().manual_seed(seed))]
+    augmented = AugmentedBatches(*domains, PREPROCESSING, workers=workers)
+    return [list(step) for step in augmented.batches(STEPS, Generator().manual_seed(seed))]
 
 
 def test_a_view_is_a_random_square_and_sometimes_mirrored() -> None:
@@ -85,8 +85,8 @@ def test_views_follow_the_generator_and_leave_the_global_one_alone(
 def test_what_is_done_already_changes_nothing_about_the_rest(
     domains: tuple[Images, Images],
 ) -> None:
-    photos = AugmentedBatches(*domains, PREPROCESSING, workers=0)
-    (last,) = photos.batches(STEPS, Generator().manual_seed(0), done=2)
+    augmented = AugmentedBatches(*domains, PREPROCESSING, workers=0)
+    (last,) = augmented.batches(STEPS, Generator().manual_seed(0), done=2)
     for part, whole in zip(last, seen(domains)[2], strict=True):
         assert torch.equal(part, whole)
 
