@@ -44,7 +44,7 @@ def read_index(path: Path, *, width: int | None = None) -> faiss.Index:
 
     Args:
         path: The file.
-        width: How long its vectors must be; None where nothing is held against them.
+        width: Expected dimension of its vectors; None accepts any.
 
     Raises:
         GateError: If the file is no index, or its vectors are not `width` long.
@@ -52,9 +52,9 @@ def read_index(path: Path, *, width: int | None = None) -> faiss.Index:
     try:
         index = faiss.read_index(str(path))
     except (MemoryError, RuntimeError):
-        raise GateError(f"{path.name}: not a faiss index") from None
+        raise GateError(f"{path.name}: is not a faiss index") from None
     if width is not None and index.d != width:
-        raise GateError(f"{path.name}: vectors are {index.d} long, the model gives {width}")
+        raise GateError(f"{path.name}: vectors have {index.d} dimensions, the model has {width}")
     return index
 
 

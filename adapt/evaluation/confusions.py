@@ -1,4 +1,4 @@
-"""What a labelled target adds to the report: metrics, and who is confused with whom."""
+"""What a labelled target adds to the report: metrics and a confusion matrix."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,14 +10,14 @@ from scda.models.predictor import ActiveClass, Predictor
 
 METRICS = {
     "hos": "harmonic mean of OS* and UNK",
-    "os_star": "OS*: known images that got their class, mean over classes",
-    "unk_pooled": "UNK: images of new classes that were called new",
-    "os": "OS: mean over known classes, and all new ones as one more",
-    "acc_novel": "images of new classes in the discovered class matched to theirs",
-    "acc_joint": "all images, every output matched to a class",
-    "nmi_implicit": "NMI of new images: do images of one class stay together?",
-    "ari_implicit": "ARI of new images",
-    "auroc": "how often a new image looks newer than a known one",
+    "os_star": "OS*: recall of the known classes, mean over classes",
+    "unk_pooled": "UNK: share of implicit images that are predicted as new",
+    "os": "OS: mean recall over the known classes and one class of all implicit images",
+    "acc_novel": "accuracy on implicit images, discovered classes matched to implicit ones",
+    "acc_joint": "accuracy on all images, every output matched to a class",
+    "nmi_implicit": "NMI of implicit images: whether images of one class stay together",
+    "ari_implicit": "ARI of implicit images",
+    "auroc": "how often an implicit image has a higher novelty score than a known one",
     "h3_model": "harmonic mean of OS*, UNK and NMI",
 }
 

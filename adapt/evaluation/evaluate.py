@@ -62,7 +62,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
             true += [label for _, label in good]
         on_progress(min(start + _BATCH, len(paths)), len(paths))
     if not true:
-        raise DataError(f"{folder}: no usable image in its class folders")
+        raise DataError(f"{folder}: found no usable image in its class folders")
     num_known = sum(one.kind == "known" for one in standing)
     probabilities = np.concatenate([predictor.merged_probabilities(part) for part in outputs])
     return Scored(

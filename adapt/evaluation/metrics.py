@@ -46,12 +46,12 @@ def harmonic_mean(*values: float) -> float:
 
 
 def auroc(true: Labels, novelty_score: NDArray[np.float32], num_known: int) -> float:
-    """Return how often an implicit image looks newer than a known one, 0 to 1, at no threshold.
+    """Return how often an implicit image has a higher novelty score than a known one, 0 to 1.
 
     Args:
-        true: (N,).
-        novelty_score: (N,), 1 - the sum of the known classes' probabilities.
-        num_known: K.
+        true: True labels, (N,).
+        novelty_score: 1 - the sum of the known classes' probabilities, (N,).
+        num_known: Number of known classes, K.
 
     Returns:
         The area under the ROC curve; 0 where one of the two kinds has no image.
@@ -63,7 +63,7 @@ def auroc(true: Labels, novelty_score: NDArray[np.float32], num_known: int) -> f
 
 
 def implicit_agreement(true: Labels, predicted: Labels, num_known: int) -> dict[str, float]:
-    """Return nmi_implicit and ari_implicit: do images of one implicit class stay together?"""
+    """Return nmi_implicit and ari_implicit: whether images of one implicit class stay together."""
     implicit = true >= num_known
     if not implicit.any():
         return {"nmi_implicit": 0.0, "ari_implicit": 0.0}
@@ -88,7 +88,7 @@ def acc_joint(true: Labels, predicted: Labels, num_outputs: int) -> float:
 def acc_novel(true: Labels, predicted: Labels, num_known: int, num_outputs: int) -> float:
     """Return accuracy on implicit images: discovered classes matched to implicit ones.
 
-    Known outputs stand for themselves, so an implicit image called known is wrong; what is
+    Known outputs stand for themselves, so an implicit image predicted known is wrong; what is
     predicted from `num_outputs` on stands for no class, and is wrong, too.
     """
     implicit = true >= num_known
@@ -108,11 +108,11 @@ def h3(
     in the literature; the model's is of its own clusters.
 
     Args:
-        true: (N,).
-        predicted: (N,).
-        features: (N, D).
-        num_known: K.
-        seed: Of the k-means.
+        true: True labels, (N,).
+        predicted: Predictions, (N,).
+        features: Output of F, (N, D).
+        num_known: Number of known classes, K.
+        seed: Random seed of the k-means.
     """
     shares = open_set(true, predicted, num_known)
     implicit = true >= num_known
@@ -134,14 +134,14 @@ def correspondence(
     discovered: range,
     n: int,
 ) -> int:
-    """Return how many implicit classes are among the n surest images of each discovered class.
+    """Return how many implicit classes the n most confident images of discovered classes show.
 
     Args:
-        true: (N,).
-        predicted: (N,).
-        confidence: (N,).
-        discovered: The outputs that are discovered classes, K onwards.
-        n: Images of each.
+        true: True labels, (N,).
+        predicted: Predictions, (N,).
+        confidence: Confidence of the predictions, (N,).
+        discovered: Outputs that are discovered classes, K and above.
+        n: Number of images of each discovered class.
 
     Source: SCDA, supplement 2.4, "Implicit class correspondence".
     """

@@ -35,7 +35,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """All that the page needs to draw the map, and to show small pictures elsewhere."""
+    """The map's points and colours, and the small pictures of the whole page."""
 
     series: list[Series]
     radius: float
@@ -46,13 +46,13 @@ class Chart:
 
     @property
     def legend(self) -> list[Series]:
-        """The series, new ones first."""
+        """The series, discovered classes first."""
         first = [series for series in self.series if series.kind == "discovered"]
         return first + [series for series in self.series if series.kind != "discovered"]
 
     @property
     def num_points(self) -> int:
-        """How many images are on the map."""
+        """Number of images on the map."""
         return sum(len(series.points) for series in self.series)
 
 

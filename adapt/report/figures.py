@@ -39,7 +39,7 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, str]) -> Callable[P, str]:
-    """Give all that a function draws the report's style."""
+    """Return `draw` with the report's matplotlib style."""
 
     @functools.wraps(draw)
     def drawn(*args: P.args, **options: P.kwargs) -> str:
@@ -57,8 +57,8 @@ def curve_svg(rounds: Records, num_known: int, *, alone: bool = False) -> str:
 
     Args:
         rounds: Records of the stages.
-        num_known: K.
-        alone: Whether the SVG is a file of its own, which needs a ground.
+        num_known: Number of known classes, K.
+        alone: Whether the SVG is a file of its own, which needs a background.
 
     Returns:
         The element; nothing where k* was given.
@@ -99,10 +99,10 @@ def counts_svg(rounds: Records, num_known: int) -> str:
         spans = [_span(record["curve"], num_known, record["k_scda"]) for record in swept]
         errors = np.array(spans).T
         style = {"color": BLUE, "capsize": 4, "marker": "o", "linestyle": "none"}
-        axes.errorbar(at, middle, errors, label="Algorithm 1, over restarts", **style)
+        axes.errorbar(at, middle, errors, label="Algorithm 1, span of restarts", **style)
     by_graph = [(r["round"], r["k_graph"]) for r in found if r.get("k_graph")]
     if by_graph:
-        axes.plot(*zip(*by_graph, strict=True), "s", color=ORANGE, label="the graph")
+        axes.plot(*zip(*by_graph, strict=True), "s", color=ORANGE, label="neighbour graph")
     axes.plot(numbers, [r["k_star"] for r in found], color=GREEN, marker="D", label="k* used")
     axes.set_xticks(numbers)
     axes.set_xlabel("round")
@@ -137,7 +137,7 @@ def losses_svg(records: Records) -> str:
 
 @styled
 def unknown_svg(rounds: Records) -> str:
-    """Draw what share of the target is called new after every stage."""
+    """Draw the share of the target that is predicted as new after every stage."""
     if not rounds:
         return ""
     figure, axes = new_figure()
@@ -148,14 +148,14 @@ def unknown_svg(rounds: Records) -> str:
         axes.annotate(f"{share:.0f}%", (number, share), ha="center", va="bottom", fontsize=8)
     axes.set_xticks(numbers)
     axes.set_xticklabels([_stage(number) for number in numbers])
-    axes.set_ylabel("called new, % of the target")
+    axes.set_ylabel("predicted as new, % of target")
     axes.set_ylim(0, 100)
     return as_svg(figure)
 
 
 @styled
 def entropies_svg(rows: Sequence[TargetRow]) -> str:
-    """Draw how sure the model is of T_kn, of T_im and of the rest of the target."""
+    """Draw histograms of the prediction entropy of T_kn, T_im and the rest of the target."""
     if not rows:
         return ""
     parts: dict[str, list[float]] = {"T_kn": [], "T_im": [], "the rest": []}
@@ -190,7 +190,7 @@ def new_figure(*, rows: int = 1, height: float = 2.9) -> tuple[Any, Any]:
 
 
 def as_svg(figure: Any, *, alone: bool = False) -> str:
-    """Return the figure as an `<svg>` element; `alone` with a white ground and black text."""
+    """Return the figure as an `<svg>` element; `alone` with a white background and black text."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", transparent=not alone, metadata={"Date": None})
     text = buffer.getvalue()

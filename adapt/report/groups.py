@@ -27,23 +27,23 @@ class Group:
 
     @property
     def class_id(self) -> str:
-        """The id of the class that answers."""
+        """Id of the class that stands for the group."""
         return self.info.class_id
 
     @property
     def confidence(self) -> float:
-        """The mean over its images, 0 to 1; 0 without an image."""
+        """Mean confidence of its images, 0 to 1; 0 without an image."""
         return float(np.mean([row.confidence for row in self.rows])) if self.rows else 0.0
 
     @property
     def exemplars(self) -> list[str]:
-        """Paths in the bundle, most typical first."""
+        """Paths of its exemplars in the bundle, most typical first."""
         return [path for info in (self.info, *self.merged) for path in info.exemplars]
 
 
 @dataclass(frozen=True)
 class Groups:
-    """Every class once."""
+    """All classes of a run, each once."""
 
     discovered: list[Group]  # largest first
     known: list[Group]  # in the order of the bundle
@@ -53,11 +53,11 @@ class Groups:
 
     @property
     def standing(self) -> list[Group]:
-        """Discovered and known ones."""
+        """All classes that are not dropped: discovered, then known."""
         return self.discovered + self.known
 
     def label_of(self, class_id: str) -> str:
-        """Return what the class is called that answers for another one."""
+        """Return the label of the class that stands for another one."""
         return self.labels[self.answers[class_id]]
 
     def brief(self, class_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, pictures first, made from a run's files alone."""
+"""The report: one self-contained HTML page, pictures first, made from the files of a run alone."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ _NOTHING = Thumbnails({}, None, 0)
 
 @dataclass(frozen=True)
 class _Run:
-    """What the files of a run say."""
+    """What the report reads from a run."""
 
     folder: RunFolder
     manifest: Manifest
@@ -80,12 +80,13 @@ def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) 
 def _read(root: Path) -> _Run:
     run = RunFolder(root)
     if not run.bundle.is_dir():
-        raise UsageError(f"{root}: no bundle in it; want a finished run")
+        raise UsageError(f"{root}: found no bundle; expected a finished run")
     manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
     strangers = {name for row in rows for name in (row.cluster, row.second)}
     strangers -= set(manifest.class_ids)
     if strangers:
-        raise GateError(f"{run.discovery}: {min(strangers)!r} is no class of the bundle beside it")
+        stranger = min(strangers)
+        raise GateError(f"{run.discovery}: {stranger!r} is not a class of the bundle beside it")
     groups = make_groups(run.bundle, manifest, rows)
     return _Run(run, manifest, read_config(run), run.records(), rows, groups)
 

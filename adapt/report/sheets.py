@@ -34,7 +34,7 @@ class Sheet:
 
     @property
     def pictures(self) -> list[Picture]:
-        """All of them."""
+        """All pictures of the sheet."""
         return self.typical + self.borderline + self.least
 
 
@@ -50,7 +50,7 @@ def make_sheets(groups: Groups) -> dict[str, Sheet]:
 
 
 def from_exemplars(sheet: Sheet, count: int = 8) -> Sheet:
-    """Return the sheet with the bundle's pictures, where the target's cannot be had."""
+    """Return the sheet with the exemplars of the bundle, for a target that cannot be read."""
     name = short(sheet.group.label)
     pictures = [
         Picture(path, f"typical image {number} of {name}")

@@ -1,4 +1,4 @@
-"""The run directory: what was asked, what happened, and the bundle."""
+"""The run folder: configuration, metrics, checkpoints, tables, report and bundle."""
 
 import dataclasses
 import json
@@ -13,57 +13,58 @@ from scda.models.files import write_atomically
 
 _NO_MATTER = ("device", "workers", "weights")  # in a resumed run; the backbone's id tells weights
 _LONGEST = 200  # characters of a value that a message shows
+_CHOOSE = "use --resume to continue or --overwrite to start again"
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths of one run."""
+    """Paths of one run."""
 
     root: Path
 
     @property
     def config(self) -> Path:
-        """The resolved config and where the data came from."""
+        """Resolved configuration and the folders of the data."""
         return self.root / "config.json"
 
     @property
     def metrics(self) -> Path:
-        """One JSON object per line and stage."""
+        """Metrics: one JSON object per line."""
         return self.root / "metrics.jsonl"
 
     @property
     def checkpoints(self) -> Path:
-        """The last two states."""
+        """Folder of the last two checkpoints."""
         return self.root / "checkpoints"
 
     @property
     def report(self) -> Path:
-        """The page for people."""
+        """The HTML report."""
         return self.root / "report.html"
 
     @property
     def discovery(self) -> Path:
-        """One row per target image."""
+        """Table with one row per target image."""
         return self.root / "discovery.csv"
 
     @property
     def map(self) -> Path:
-        """Where target images lie on the report's map."""
+        """Places of target images on the report's map."""
         return self.root / "map.csv"
 
     @property
     def tensorboard(self) -> Path:
-        """Event files, if they were asked for."""
+        """Folder of TensorBoard's event files."""
         return self.root / "tensorboard"
 
     @property
     def bundle(self) -> Path:
-        """The product."""
+        """Folder of the exported model."""
         return self.root / "bundle"
 
     @property
     def rejected(self) -> Path:
-        """One row per file that could not be used."""
+        """Table with one row per unusable file."""
         return self.root / "rejected.csv"
 
     @property
@@ -89,7 +90,8 @@ class RunFolder:
         try:
             lines = self.metrics.read_text().splitlines()
         except OSError:
-            raise UsageError(f"{self.root}: no metrics.jsonl; want a run") from None
+            missing = f"{self.root}: found no metrics.jsonl; expected the folder of a run"
+            raise UsageError(missing) from None
         try:
             return [json.loads(line) for line in lines[:-1]] + _whole(lines[-1:])
         except ValueError as error:
@@ -128,18 +130,18 @@ def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
     """
     run = RunFolder(root)
     if overwrite and resume:
-        raise UsageError("--resume goes on, --overwrite starts again: want one of them")
+        raise UsageError(f"found both --resume and --overwrite; {_CHOOSE}")
     if root.exists() and not root.is_dir():
-        raise UsageError(f"{root}: is a file; want a folder for the run")
+        raise UsageError(f"{root}: is a file; expected a folder for the run")
     there = root.exists() and any(root.iterdir())
     if there and not _is_run(run):
-        raise UsageError(f"{root}: holds something that is no run; want a new folder")
+        raise UsageError(f"{root}: holds files that are not a run; use a new folder")
     if there and not resume and not overwrite:
-        raise UsageError(f"{root}: a run is there; --resume goes on, --overwrite starts again")
+        raise UsageError(f"{root}: already holds a run; {_CHOOSE}")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{root}: cannot make the folder: {error.strerror}") from None
+        raise UsageError(f"{root}: cannot create the folder: {error.strerror}") from None
     if there:
         _sweep(root)
     return run
@@ -198,7 +200,8 @@ def _refuse_other(run: RunFolder, before: dict[str, Any], now: dict[str, Any]) -
     ]
     if other:
         raise UsageError(
-            f"{run.root}: cannot resume: {'; '.join(other)}; want the same, or --overwrite"
+            f"{run.root}: cannot resume: {'; '.join(other)}; use the same, or --overwrite to start "
+            "again"
         )
 
 
@@ -218,7 +221,7 @@ def read_config(run: RunFolder) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise GateError(f"{run.config}: damaged: {error}") from None
     if not isinstance(fields, dict):
-        raise GateError(f"{run.config}: damaged: want an object")
+        raise GateError(f"{run.config}: damaged: expected a JSON object")
     if isinstance(fields.get("config"), dict):
         fields["config"] = current_names(fields["config"])
     return fields

@@ -1,4 +1,4 @@
-"""The run's CSV tables: what was said of every target image, and what could not be read."""
+"""The CSV tables of a run: one row per target image, and one per unusable file."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ DISCOVERY = (
 
 @dataclass(frozen=True)
 class TargetRow:
-    """What was said of one target image."""
+    """One row of discovery.csv."""
 
     path: str  # relative to the target folder
     pseudo_label: str  # class id it was last trained as; empty where it was not
@@ -80,11 +80,12 @@ def read_discovery(path: Path) -> list[TargetRow]:
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
-        raise UsageError(f"{path}: not there; want a finished run, train it again") from None
+        raise UsageError(f"{path}: not found; expected a finished run, train it again") from None
     rows = csv.DictReader(io.StringIO(text, newline=""))
     missing = [name for name in DISCOVERY if name not in (rows.fieldnames or ())]
     if missing:
-        raise GateError(f"{path}: no column {missing[0]}; train the run again with this version")
+        advice = "train the run again with this version"
+        raise GateError(f"{path}: found no column {missing[0]}; {advice}")
     try:
         return [_row(fields) for fields in rows]
     except (TypeError, ValueError) as error:
@@ -92,7 +93,7 @@ def read_discovery(path: Path) -> list[TargetRow]:
 
 
 def write_rejected(path: Path, rejected: list[Rejected]) -> None:
-    """Write rejected.csv: per unusable file its code and why."""
+    """Write rejected.csv: the error code and the reason of every unusable file."""
     rows = ((bad.path, bad.code, bad.message) for bad in rejected)
     write_table(path, ("path", "error_code", "error"), rows)
 

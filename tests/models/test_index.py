@@ -88,7 +88,7 @@ def test_the_same_vectors_give_the_same_file(tmp_path: Path) -> None:
 
 def test_vectors_of_another_width_are_named(tmp_path: Path) -> None:
     write_index(build_index(features(3)), tmp_path / "clusters.faiss")
-    with pytest.raises(GateError, match=r"^clusters\.faiss: vectors are 6 long, .* 8$"):
+    with pytest.raises(GateError, match=r"^clusters\.faiss: vectors have 6 dimensions, .* 8$"):
         read_index(tmp_path / "clusters.faiss", width=8)
 
 
@@ -98,12 +98,12 @@ def test_a_file_that_is_no_index_is_named(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for damaged in (*(whole[:length] for length in range(len(whole))), b"text" * 50):
         path.write_bytes(damaged)
-        with pytest.raises(GateError, match=r"^clusters\.faiss: not a faiss index$"):
+        with pytest.raises(GateError, match=r"^clusters\.faiss: is not a faiss index$"):
             read_index(path, width=6)
 
 
 def test_a_missing_index_is_named(tmp_path: Path) -> None:
-    with pytest.raises(GateError, match=r"^clusters\.faiss: not a faiss index$"):
+    with pytest.raises(GateError, match=r"^clusters\.faiss: is not a faiss index$"):
         read_index(tmp_path / "clusters.faiss", width=6)
 
 

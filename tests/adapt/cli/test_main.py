@@ -165,7 +165,7 @@ def test_an_old_name_of_an_option_works_and_is_not_in_the_help(
         ({"lr": "fast"}, 2, "'--lr'"),
         ({"novel": "maybe"}, 2, "novel is 'maybe'; expected auto, yes or no"),
         ({"config": "missing.toml"}, 2, "cannot read the config"),
-        ({"out": "file"}, 2, "is a file; want a folder for the run"),
+        ({"out": "file"}, 2, "is a file; expected a folder for the run"),
     ],
 )
 def test_what_train_refuses(
@@ -325,7 +325,7 @@ def test_evaluate_needs_class_folders(scda: Scda, bundle: Path, tmp_path: Path) 
 
 
 def test_report_needs_a_run(scda: Scda, tmp_path: Path) -> None:
-    refused(scda("report", tmp_path), 2, "want a finished run")
+    refused(scda("report", tmp_path), 2, "expected a finished run")
 
 
 def test_demo_never_replaces_what_is_no_demo(scda: Scda, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_everything_that_differs_is_named_at_once(
     said = str(refused.value)
     assert "batch_size was 16, is 8; classes was ['blue_disc', " in said
     assert "is ['azure_disc', 'green_bar', 'red_square']; source was '60 images with " in said
-    assert said.endswith("want the same, or --overwrite")
+    assert said.endswith("use the same, or --overwrite to start again")
     assert "target was" not in said
 
 
@@ -211,7 +211,7 @@ def test_resuming_a_finished_run_checks_it_and_changes_nothing(
 
 def test_a_run_that_is_there_is_not_touched(tiny: TinyData, tiny_run: Path) -> None:
     before = (tiny_run / "config.json").stat().st_mtime_ns
-    with pytest.raises(UsageError, match="--resume goes on, --overwrite starts again"):
+    with pytest.raises(UsageError, match="use --resume to continue or --overwrite to start again"):
         run(tiny.job(tiny_run))
     assert (tiny_run / "config.json").stat().st_mtime_ns == before
 

@@ -52,7 +52,7 @@ def test_a_run_without_the_table_is_told_what_to_do(tmp_path: Path) -> None:
 def test_a_table_of_an_older_version_is_told_what_to_do(tmp_path: Path) -> None:
     header = "path,pseudo_label,entropy,cluster,distance\n"
     (tmp_path / "discovery.csv").write_text(header)
-    with pytest.raises(GateError, match="no column confidence; train the run again"):
+    with pytest.raises(GateError, match="found no column confidence; train the run again"):
         read_discovery(tmp_path / "discovery.csv")
 
 
