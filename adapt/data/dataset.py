@@ -1,4 +1,4 @@
-"""What a job trains on: two folders of files as features, and what had to be left out."""
+"""The data of a job: two folders of files as features, and the files that were left out."""
 
 import dataclasses
 import hashlib
@@ -39,7 +39,7 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to train on, and where everything goes."""
+    """The folders of a run, its configuration, and what to do with an earlier run."""
 
     source: Path
     target: Path
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Data:
-    """Both domains as features, with what was left out on the way."""
+    """Both domains as features, with the files that were left out."""
 
     source: Labelled
     target: torch.Tensor
@@ -89,7 +89,7 @@ def plan(job: Job) -> dict[str, Any]:
 
 
 def check_apart(job: Job) -> None:
-    """Refuse a run or cache inside the images, which would be trained on next time.
+    """Refuse a run or cache inside the images: the next training would take it for images.
 
     Raises:
         UsageError: If one lies there.
@@ -97,18 +97,20 @@ def check_apart(job: Job) -> None:
     for place in (job.out, job.cache):
         for images in (job.source, job.target):
             if place.resolve().is_relative_to(images.resolve()):
-                raise UsageError(f"{place}: lies inside {images}; want a folder outside the images")
+                raise UsageError(
+                    f"{place}: lies inside {images}; expected a folder outside the images"
+                )
 
 
 def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbone:
     """Return the backbone that a config names.
 
     Args:
-        config: Of the job.
-        say: Is told what is fetched, and from where.
+        config: Configuration of the job.
+        say: Called with what is downloaded, and from where.
 
     Raises:
-        UsageError: If it, its weights or the device cannot be had.
+        UsageError: If the backbone, its weights or the device is not available.
     """
     select_device(config)
     weights = Path(config.weights) if config.weights else None
@@ -131,7 +133,9 @@ def read_data(
     for bad in rejected:
         reporter.detail(f"rejected {bad.path}: {bad.message}")
     if rejected:
-        reporter.warn(f"{len(rejected)} files are no usable image; see rejected.csv in the run")
+        reporter.warn(
+            f"{len(rejected)} files are not usable images; rejected.csv in the run lists them"
+        )
     class_of = {path: name for name, path in files}
     labels = [class_of[path] for path in of_source.paths]
     class_names = [name for name in source.classes if name in set(labels)]
@@ -195,9 +199,11 @@ def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = 
     if not class_names:
         raise DataError(f"{job.source}: no class folder holds a usable image")
     if len(class_names) == 1:
-        raise DataError(f"{job.source}: only one class with images, {class_names[0]}; want two")
+        raise DataError(f"{job.source}: found images of one class, {class_names[0]}; expected two")
     if num_target < 2:
-        raise DataError(f"{job.target}: {num_target} readable target images, want 2 or more{why}")
+        raise DataError(
+            f"{job.target}: {num_target} readable target images; expected at least 2{why}"
+        )
 
 
 def _digest(lines: Sequence[str]) -> str:

@@ -62,17 +62,17 @@ class FeatureCache:
             raise UsageError(f"{self.path}: cannot use this feature cache: {error}") from None
 
     def digests(self) -> set[str]:
-        """Return what is there."""
+        """Return the digests of all images in the cache."""
         return {row[0] for row in self._db.execute("SELECT digest FROM features")}
 
     def add(self, digests: Sequence[str], features: NDArray[np.float32]) -> None:
-        """Keep (N, D) features; one that is there already stays as it is."""
+        """Store (N, D) features; those in the cache already stay as they are."""
         rows = [(digest, row.tobytes()) for digest, row in zip(digests, features, strict=True)]
         with self._db:
             self._db.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
 
     def get(self, digest: str) -> NDArray[np.float32]:
-        """Return the (D,) features of a digest that is there."""
+        """Return the (D,) features of a digest in the cache."""
         query = "SELECT vector FROM features WHERE digest = ?"
         (vector,) = self._db.execute(query, (digest,)).fetchone()
         return np.frombuffer(vector, np.float32)
@@ -96,17 +96,17 @@ def extract(
     """Return the backbone's features of every usable image.
 
     Args:
-        paths: Image files.
-        backbone: Frozen, on the CPU.
-        cache_folder: Where features are kept between runs.
-        workers: Decoding threads; 0 takes the CPUs this process may use.
-        provider: Of ONNX Runtime: `cpu`, or `auto` for a GPU where there is one.
-        gpu: Which one.
-        lanes: Batches side by side on a CPU, one thread each; 0 takes the CPUs it may use.
+        paths: Paths of image files.
+        backbone: Frozen backbone, on the CPU.
+        cache_folder: Folder that keeps features between runs.
+        workers: Number of decoding threads; 0 uses all available CPUs.
+        provider: Device of ONNX Runtime: `cpu`, or `auto` for a GPU if one is available.
+        gpu: Index of the GPU.
+        lanes: Number of batches in parallel on a CPU, one thread each; 0 uses all available CPUs.
         on_progress: Called with the number of files done.
 
     Raises:
-        UsageError: If the cache cannot be used.
+        UsageError: If the cache cannot be read or written.
     """
     cache = FeatureCache(cache_folder, backbone)
     lanes = lanes or usable_cpus()
@@ -138,7 +138,7 @@ def _extract(
             on_progress(done)
         network.send()
     finally:
-        network.keep()  # also of a run that is stopped
+        network.keep()  # a stopped run keeps what is computed
     rows = [cache.get(digest) for digest in found.values()]
     features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
     return Extracted(list(found), features, list(found.values()), rejected)
@@ -152,7 +152,7 @@ class _Image:
 
 @dataclass
 class _Network:
-    """The backbone in ONNX Runtime, exported when the first image really needs it.
+    """The backbone in ONNX Runtime, exported when the first image is not in the cache.
 
     On a CPU a few batches run side by side, each on one thread: threads that share a batch wait
     for each other.
@@ -168,7 +168,7 @@ class _Network:
     _under_way: deque[tuple[list[str], Future[NDArray[np.float32]]]] = field(default_factory=deque)
 
     def add(self, image: _Image) -> None:
-        """Put an image into the batch that is being filled, if the cache lacks it."""
+        """Add an image to the batch if the cache lacks it; a full batch is submitted."""
         if image.pixels is None:
             return
         self._batch[image.digest] = image.pixels
@@ -176,7 +176,7 @@ class _Network:
             self.send()
 
     def send(self) -> None:
-        """Let the batch be computed, full or not, and return when there is room for another."""
+        """Submit the batch, full or not, and return when there is room for another."""
         if not self._batch:
             return
         session = self._session = self._session or _open(self.backbone, self.load)
@@ -186,7 +186,7 @@ class _Network:
         self.keep(min(self.lanes, session.at_once))
 
     def keep(self, most: int = 0) -> None:
-        """Keep what is computed in the cache, until no more than `most` batches are under way."""
+        """Store results in the cache until at most `most` batches are under way."""
         while len(self._under_way) > most:
             digests, features = self._under_way.popleft()
             self.cache.add(digests, features.result())
@@ -209,7 +209,7 @@ def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
 def _read_all(
     paths: Sequence[Path], network: _Network, seen: set[str], workers: int
 ) -> Iterator[tuple[Path, _Image | Rejected]]:
-    """Yield every file in order, read ahead by a few batches and no more."""
+    """Yield every file in order; a few batches at most are read ahead."""
     remaining = iter(paths)
     with ThreadPoolExecutor(workers) as pool:
 

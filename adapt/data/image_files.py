@@ -25,7 +25,7 @@ class Images:
         """Return the image of a row.
 
         Raises:
-            DataError: If the file, which could be read before, cannot be read now.
+            DataError: If the file changed since the features were computed and cannot be read.
         """
         try:
             return read_file(self.paths[row])

@@ -1,4 +1,4 @@
-"""Trains the demo's backbone on the printed digits 0-5 alone; no target picture is used."""
+"""Trains the demo's backbone on the printed digits 0-5 alone; no target image is used."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +35,8 @@ def train_backbone(
         on_step: Called after every step with the steps done and the steps in all.
 
     Raises:
-        FileNotFoundError: A digit's folder is missing or holds no picture.
-        ValueError: A picture is not of 32x32 pixels.
+        FileNotFoundError: A digit's folder is missing or holds no image.
+        ValueError: An image is not of 32x32 pixels.
     """
     pixels, labels = _join(_read_source(source))
     generator = torch.Generator().manual_seed(seed)
@@ -48,16 +48,16 @@ def train_backbone(
 
 
 def _read_source(source: Path) -> list[Pictures]:
-    """Read the digits' grey pictures, one list for each class."""
+    """Read the digits' grey images, one list for each class."""
     return [_read_class(source / digit) for digit in DIGITS]
 
 
 def _read_class(folder: Path) -> Pictures:
     pictures = [np.asarray(Image.open(path).convert("L")) for path in sorted(folder.glob("*.png"))]
     if not pictures:
-        raise FileNotFoundError(f"{folder} holds no PNG picture")
+        raise FileNotFoundError(f"{folder} holds no PNG image")
     if any(picture.shape != (SIDE, SIDE) for picture in pictures):
-        raise ValueError(f"{folder} must hold pictures of {SIDE}x{SIDE} pixels")
+        raise ValueError(f"{folder} must hold images of {SIDE}x{SIDE} pixels")
     return pictures
 
 

@@ -1,14 +1,14 @@
-"""The demo's two picture folders: printed digits 0-5 (source) and handwritten 0-9 (target).
+"""The demo's two image folders: printed digits 0-5 (source) and handwritten 0-9 (target).
 
 Nothing is downloaded. The target is scikit-learn's `load_digits` (UCI optical recognition of
 handwritten digits). The source is drawn from the digits 0-5 of the fonts that matplotlib ships:
 the centre line of each printed glyph is warped and drawn again with a pen of another width. Both
 then pass through UCI's own low resolution: a bitmap scaled to the full height of 32x32 pixels,
-counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey picture, light on dark.
+counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey image, light on dark.
 
-The warp's sizes were chosen with the target's pictures and their accuracy in view (the printed 1,
+The warp's sizes were chosen with the target's images and their accuracy in view (the printed 1,
 above all: fonts give it a short flag or a foot, handwriting a long flag); so were the backbone's
-layers and its number of steps. The demo's figures are therefore optimistic. No target picture or
+layers and its number of steps. The demo's figures are therefore optimistic. No target image or
 label is trained on.
 """
 
@@ -50,7 +50,7 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
 
     Args:
         folder: Created if missing.
-        per_class: Pictures of each of the six digits, at least 1.
+        per_class: Number of images of each of the six digits, at least 1.
         seed: The same seed writes the same files.
 
     Raises:
@@ -69,7 +69,7 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
 
 
 def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None:
-    """Write the unlabelled target, 1797 pictures of all ten digits, and a labelled copy.
+    """Write the unlabelled target, 1797 images of all ten digits, and a labelled copy.
 
     Names are hashes and files are written in random order, so that nothing about
     `target/<hash>.png` tells its class. `labelled/<class>/<hash>.png` is for evaluation only.

@@ -1,4 +1,4 @@
-"""The demo: the whole main job on pictures of digits that install with other packages."""
+"""The demo: a whole run on images of digits that install with other packages."""
 
 import shutil
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.errors import UsageError
 from scda.models.predictor import load_predictor
 
-PER_CLASS = 300  # printed pictures of each digit
-_MARK = ".scda-demo"  # a folder without it is somebody's, whatever its parts are called
+PER_CLASS = 300  # printed images of each digit
+_MARK = ".scda-demo"  # a folder without it is never cleared, whatever it holds
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What a demo leaves behind."""
+    """The results of a demo."""
 
     bundle: Path
     report: Path
@@ -36,12 +36,12 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
 
     Args:
         out: Folder for everything the demo makes.
-        seed: Of everything random.
-        overwrite: Whether an earlier demo in `out` is replaced.
-        reporter: Of the progress.
+        seed: Random seed.
+        overwrite: Whether to replace an earlier demo in `out`.
+        reporter: Reporter of the progress.
 
     Raises:
-        UsageError: If `out` holds something else, or a demo without `overwrite`.
+        UsageError: If `out` holds anything but a demo, or a demo and `overwrite` is False.
     """
     _make_room(out, overwrite=overwrite)
     source, target, labelled = out / "source", out / "target", out / "labelled"
@@ -49,14 +49,14 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
     reporter.say("drawing printed digits 0-5, unpacking handwritten digits 0-9")
     write_printed_digits(source, per_class=PER_CLASS, seed=seed)
     write_handwritten_digits(target, labelled, seed=seed)
-    reporter.begin("training a small backbone on print alone", 0)
+    reporter.begin("training a small backbone on the printed digits", 0)
     train_backbone(source, weights, seed=seed, on_step=reporter.done)
     job = Job(
         source=source,
         target=target,
         out=out / "run",
         cache=out / "features",
-        # That digits 6-9 are there is known; docs/method.md says when one should say so.
+        # The target is known to hold new digits, 6-9; docs/method.md says when to use `yes`.
         config=TrainConfig(backbone="conv4", weights=str(weights), seed=seed, novel="yes"),
     )
     train(job, reporter)
@@ -75,9 +75,9 @@ def _make_room(out: Path, *, overwrite: bool) -> None:
     except OSError as error:
         raise UsageError(f"{out}: cannot use this folder: {error.strerror}") from None
     if there and not (out / _MARK).is_file():
-        raise UsageError(f"{out}: holds something that is no demo; want another folder")
+        raise UsageError(f"{out}: is not a demo; expected a new folder, or one of an earlier demo")
     if there and not overwrite:
-        raise UsageError(f"{out}: a demo is there; --overwrite replaces it")
+        raise UsageError(f"{out}: holds an earlier demo; pass --overwrite to replace it")
     for path in there:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     (out / _MARK).touch()

@@ -1,8 +1,8 @@
-"""Pen strokes from printed glyphs: how the demo's source pictures are drawn.
+"""Pen strokes from printed glyphs: how the demo's source images are drawn.
 
 The centre line of a glyph in one of matplotlib's fonts is warped, drawn again with a pen of
 another width and reduced to the resolution of the UCI digits: a bitmap scaled to the full height
-of 32x32 pixels, counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey picture.
+of 32x32 pixels, counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey image.
 """
 
 from pathlib import Path
@@ -50,7 +50,7 @@ def draw_strokes(strokes: Floats, generator: np.random.Generator) -> Image.Image
         generator: Source of every random choice.
 
     Returns:
-        A grey picture of 32x32 pixels, light on dark.
+        A grey image of 32x32 pixels, light on dark.
     """
     ink = _ink(_cut(_warp(strokes, generator), generator), generator)
     blocks = ink.reshape(_CELLS, SIDE // _CELLS, _CELLS, SIDE // _CELLS)
@@ -58,13 +58,13 @@ def draw_strokes(strokes: Floats, generator: np.random.Generator) -> Image.Image
 
 
 def enlarge(cells: npt.NDArray[np.float64]) -> Image.Image:
-    """Enlarge one digit of UCI's format to a picture.
+    """Enlarge one digit of UCI's format to an image.
 
     Args:
         cells: Ink of each cell, 0-16, (8, 8).
 
     Returns:
-        A grey picture of 32x32 pixels, light on dark.
+        A grey image of 32x32 pixels, light on dark.
     """
     grey = Image.fromarray(np.round(cells * (255 / _CELL_MAX)).astype(np.uint8))
     return grey.resize((SIDE, SIDE), Image.Resampling.BICUBIC)

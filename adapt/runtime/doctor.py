@@ -1,6 +1,6 @@
-"""What is installed and what it really does here; every problem is a line that says what to do.
+"""The state of an installation; every problem is one line that says what to do.
 
-Works without torch, and where a library is broken: finding that is what it is for.
+It works without torch and with broken libraries, which it is there to find.
 """
 
 import os
@@ -32,7 +32,7 @@ _MODEL = bytes.fromhex(
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong and what to do, in one line; `exit_code` as in the contract."""
+    """What is wrong and what to do, in one line, with the exit code of the command."""
 
     message: str
     exit_code: int = BROKEN
@@ -40,14 +40,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found: facts by name, and what is wrong."""
+    """Facts by name, and problems."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """0 where nothing is wrong, else that of the worst problem."""
+        """Exit code of the worst problem; 0 without any."""
         return max((problem.exit_code for problem in self.problems), default=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,14 +56,14 @@ class Examination:
 
 
 def examine(bundle: Path | None = None) -> Examination:
-    """Look at packages, devices, threads, codecs, and at a bundle if there is one."""
+    """Examine packages, devices, threads, codecs and, where one is given, a bundle."""
     parts = [_packages(), _cpus(), _gpus(), _provider(), _torch(), _codecs()]
     parts += [_bundle(bundle)] if bundle else []
-    found = _joined(parts)
-    return _joined([found, _idle_gpu(found.facts)])
+    found = _merge(parts)
+    return _merge([found, _idle_gpu(found.facts)])
 
 
-def _joined(parts: Iterable[Examination]) -> Examination:
+def _merge(parts: Iterable[Examination]) -> Examination:
     facts: dict[str, Any] = {}
     problems: list[Problem] = []
     for part in parts:
@@ -77,7 +77,7 @@ def _packages() -> Examination:
     clash = found["onnxruntime"] and found["onnxruntime-gpu"]
     what_to_do = "pip uninstall both, then pip install one of them"
     message = f"onnxruntime and onnxruntime-gpu overwrite each other's files; {what_to_do}"
-    facts = {name: said or "not installed" for name, said in found.items()}
+    facts = {name: number or "not installed" for name, number in found.items()}
     facts |= {"python": platform.python_version(), "platform": platform.platform()}
     return Examination(facts, (Problem(message),) if clash else ())
 
@@ -98,14 +98,14 @@ def _cpus() -> Examination:
 def _gpus() -> Examination:
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):  # no such program: no driver, no GPU
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):  # without a driver, the program is missing
         return Examination({"gpus": []})
-    return Examination({"gpus": said.stdout.splitlines()})
+    return Examination({"gpus": listed.stdout.splitlines()})
 
 
 def _provider() -> Examination:
-    """Say what ONNX Runtime offers, and what a session really gets: that may be less."""
+    """Return the providers of ONNX Runtime and the one a session gets, which may be another."""
     try:
         from scda.models.onnx_runtime import ort
         from scda.models.session import Session
@@ -135,16 +135,16 @@ def _torch() -> Examination:
 
 
 def _idle_gpu(facts: dict[str, Any]) -> Examination:
-    """Find the GPU that is there and not used: both libraries say nothing and take the CPU."""
+    """Find a GPU that is not used: both libraries fall back to the CPU without a warning."""
     problems = []
     if facts["gpus"] and facts["provider"] == "cpu":
         offered = "CUDAExecutionProvider" in facts["providers_offered"]
         cure = "update the driver, or pip install 'onnxruntime-gpu[cuda,cudnn]'"
         cure = cure if offered else "pip uninstall onnxruntime, then pip install onnxruntime-gpu"
-        problems.append(Problem(f"a GPU is there and ONNX Runtime runs on the CPU; {cure}"))
+        problems.append(Problem(f"ONNX Runtime runs on the CPU although a GPU was found; {cure}"))
     if facts["gpus"] and facts.get("torch_device") == "cpu":
         cure = "update the driver, or install torch for its CUDA version"
-        problems.append(Problem(f"a GPU is there and torch runs on the CPU; {cure}"))
+        problems.append(Problem(f"torch runs on the CPU although a GPU was found; {cure}"))
     return Examination({}, tuple(problems))
 
 
@@ -157,7 +157,9 @@ def _codecs() -> Examination:
     there = [name for codec, name in _CODECS.items() if features.check(codec)]
     missing = [name for name in _CODECS.values() if name not in there]
     cure = "pip install --upgrade --force-reinstall pillow"
-    problems = [Problem(f"Pillow reads no {name} here; {cure}", UNREADABLE) for name in missing]
+    problems = [
+        Problem(f"Pillow cannot read {name} images; {cure}", UNREADABLE) for name in missing
+    ]
     return Examination({"codecs": there}, tuple(problems))
 
 

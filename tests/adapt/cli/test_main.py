@@ -155,8 +155,8 @@ def test_an_old_name_of_an_option_works_and_is_not_in_the_help(
     [
         ({"source": "missing"}, 2, "missing: the source folder does not exist"),
         ({"target": "missing"}, 2, "missing: the target folder does not exist"),
-        ({"source": "empty"}, 4, "no class folder in it"),
-        ({"target": "empty"}, 4, "no file in it"),
+        ({"source": "empty"}, 4, "no class folder found"),
+        ({"target": "empty"}, 4, "no file found"),
         ({"preset": "best"}, 2, "preset is 'best'; expected robust, paper"),
         ({"backbone": "vgg"}, 2, "backbone 'vgg', want"),
         ({"backbone": "conv4"}, 2, "no published weights; pass --weights FILE"),
@@ -321,7 +321,7 @@ def test_a_damaged_bundle_is_one_line_everywhere(
 
 def test_evaluate_needs_class_folders(scda: Scda, bundle: Path, tmp_path: Path) -> None:
     refused(scda("evaluate", bundle, tmp_path / "missing"), 2, "does not exist")
-    refused(scda("evaluate", bundle, tmp_path), 4, "no class folder in it")
+    refused(scda("evaluate", bundle, tmp_path), 4, "no class folder found")
 
 
 def test_report_needs_a_run(scda: Scda, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_report_needs_a_run(scda: Scda, tmp_path: Path) -> None:
 
 def test_demo_never_replaces_what_is_no_demo(scda: Scda, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    refused(scda("demo", "--out", tmp_path, "--overwrite"), 2, "holds something that is no demo")
+    refused(scda("demo", "--out", tmp_path, "--overwrite"), 2, "is not a demo")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

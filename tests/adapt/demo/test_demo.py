@@ -23,7 +23,7 @@ def test_a_folder_with_parts_named_like_the_demos_is_not_touched(
 ) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "mine.jpg").write_bytes(b"mine")
-    with Reporter(quiet=True) as reporter, pytest.raises(UsageError, match="is no demo"):
+    with Reporter(quiet=True) as reporter, pytest.raises(UsageError, match="is not a demo"):
         run_demo(tmp_path, seed=0, overwrite=overwrite, reporter=reporter)
     assert (tmp_path / "source" / "mine.jpg").exists()
 

@@ -272,7 +272,7 @@ def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_
     ("make", "error", "message"),
     [
         (lambda root: root / "missing", UsageError, "the source folder does not exist"),
-        (lambda root: root, DataError, "no class folder in it"),
+        (lambda root: root, DataError, "no class folder found"),
         (lambda root: _tree(root, {"a/1.jpg": b"no image"}), DataError, "no class folder holds"),
         (
             lambda root: _tree(root, {"a/1.png": b"", "b/.x": b""}),
@@ -295,14 +295,14 @@ def test_a_source_that_cannot_be_used_is_refused(
 def test_one_class_is_not_enough(tiny: TinyData, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(tiny.source / "red_square", source / "red_square")
-    with pytest.raises(DataError, match="only one class with images, red_square"):
+    with pytest.raises(DataError, match="found images of one class, red_square"):
         run(tiny.job(tmp_path / "run", source=source))
 
 
 @pytest.mark.parametrize(
     ("files", "error", "message"),
     [
-        ({}, DataError, "no file in it"),
+        ({}, DataError, "no file found"),
         ({"notes.jpg": b"no image"}, DataError, "0 readable target images"),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["source", "target"])
 def test_a_run_among_the_images_is_refused(tiny: TinyData, inside: str) -> None:
-    with pytest.raises(UsageError, match="want a folder outside the images"):
+    with pytest.raises(UsageError, match="expected a folder outside the images"):
         run(tiny.job(tiny.root / inside / "run"))
 
 

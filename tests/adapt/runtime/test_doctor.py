@@ -60,7 +60,7 @@ def test_two_onnx_runtimes_are_a_clash(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip uninstall both" in message
 
 
-def test_a_gpu_that_nothing_uses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_nothing_uses_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_gpus", lambda: Examination({"gpus": ["NVIDIA H100, 580.1"]}))
     for offered, cure in (
         (["CPUExecutionProvider"], "pip install onnxruntime-gpu"),
@@ -69,9 +69,9 @@ def test_a_gpu_that_nothing_uses_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("onnxruntime.get_available_providers", lambda to=offered: to)
         found = examine()
         ours, torchs = messages(found)
-        assert ours.startswith("a GPU is there and ONNX Runtime runs on the CPU")
+        assert ours.startswith("ONNX Runtime runs on the CPU although a GPU was found")
         assert cure in ours
-        assert torchs.startswith("a GPU is there and torch runs on the CPU")
+        assert torchs.startswith("torch runs on the CPU although a GPU was found")
         assert found.exit_code == BROKEN
 
 
@@ -79,7 +79,7 @@ def test_a_missing_codec_means_images_that_cannot_be_read(monkeypatch: pytest.Mo
     monkeypatch.setattr(features, "check", lambda codec: codec != "avif")
     found = examine()
     (message,) = messages(found)
-    assert message.startswith("Pillow reads no AVIF here; pip install")
+    assert message.startswith("Pillow cannot read AVIF images; pip install")
     assert found.exit_code == UNREADABLE == 3
     assert "AVIF" not in found.facts["codecs"]
 
