@@ -219,7 +219,7 @@ def test_a_run_that_is_there_is_not_touched(tiny: TinyData, tiny_run: Path) -> N
 def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     (tmp_path / "config.json").write_text('{"name": "thesis"}')
-    with pytest.raises(UsageError, match="holds something that is no run"):
+    with pytest.raises(UsageError, match="holds files that are not a run"):
         run(tiny.job(tmp_path, overwrite=True))
     assert (tmp_path / "thesis.tex").exists()
 
