@@ -1,11 +1,11 @@
-# Two commands do everything on a fresh machine with Python 3.11 or newer: make demo, make test.
+# `make demo` and `make test` do everything on a fresh machine with Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 # Tiny models: on a busy machine, threads that wait for each other cost minutes.
 ONE_THREAD := OMP_NUM_THREADS=1
 
-.PHONY: chromium demo test test-slow fix wheel bento clean
+.PHONY: chromium demo docs test test-slow fix wheel bento clean
 
 # --overwrite: a demo of an earlier try is replaced.
 demo: $(STAMP)
@@ -16,7 +16,12 @@ test: $(STAMP) chromium
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	cd typings && ../$(BIN)/lint-imports --no-logo --no-cache ../pyproject.toml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+
+# A warning is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The tests of pages drive a browser.
 chromium:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from scda.models.errors import DataError, GateError, ImageError, ScdaError, UsageError
     from scda.models.predictor import Prediction
     from scda.run import Run, train
-    from scda.serve.labelling.formats.rows import Row
     from scda.serve.model import Model, load
 
     __version__: str
@@ -33,7 +32,6 @@ __all__ = [
     "ImageError",
     "Model",
     "Prediction",
-    "Row",
     "Run",
     "ScdaError",
     "TrainConfig",
@@ -52,7 +50,6 @@ _MODULES = {
     "ImageError": "scda.models.errors",
     "Model": "scda.serve.model",
     "Prediction": "scda.models.predictor",
-    "Row": "scda.serve.labelling.formats.rows",
     "Run": "scda.run",
     "ScdaError": "scda.models.errors",
     "TrainConfig": "scda.adapt.config",

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from scda.models.bundle import bundle_folder
 from scda.models.errors import UsageError
 from scda.models.images import decode, read_file, read_image
 from scda.models.predictor import ActiveClass, Prediction, Predictor, load_predictor
-from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.sources import FileSelection
@@ -82,8 +81,12 @@ class Model:
         min_confidence: float = 0.0,
         batch_size: int | None = None,
         workers: int | None = None,
-    ) -> Iterator[Row]:
+    ) -> Iterator[dict[str, Any]]:
         """Yield one row per file, in sorted order, as they are ready; a bad file has a row, too.
+
+        A row is a dict with the columns of `scda-adapt label`: `path`, `status`, `error_code`,
+        `error`, the fields of a prediction, and `review`; what does not apply is None. So
+        `pandas.DataFrame(model.label("folder/"))` is a table of the folder.
 
         Args:
             images: Folders, files or patterns such as `photos/*.jpg`: one or several.
@@ -103,7 +106,7 @@ class Model:
 
         Example:
             >>> for row in scda.load("run").label("folder/"):
-            ...     print(row.path, row.answer)
+            ...     print(row["path"], row["label"])
         """
         roots = [images] if isinstance(images, str | os.PathLike) else images
         selection = FileSelection(
@@ -112,7 +115,7 @@ class Model:
             include=tuple(include),
             exclude=tuple(exclude),
         )
-        return label_rows(
+        rows = label_rows(
             self._predictor,
             list(map(Path, roots)),
             options=Options(top=top, min_confidence=min_confidence),
@@ -120,6 +123,7 @@ class Model:
             batch_size=batch_size,
             workers=workers,
         )
+        return (row.to_json() for row in rows)
 
 
 def load(path: PathLike, *, provider: str = "auto", threads: int = 0) -> Model:

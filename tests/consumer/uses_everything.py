@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,9 @@ def serve(path: str) -> None:
     assert_type(model.id, str)
     assert_type([info.label for info in model.classes], list[str])
     rows = model.label(["a/", Path("b/")], include=["*.jpg"], top=3, min_confidence=0.5, workers=0)
-    assert_type(rows, Iterator[scda.Row])
+    assert_type(rows, Iterator[dict[str, Any]])
     for row in rows:
-        if isinstance(row.answer, scda.ImageError):
-            print(row.path, row.answer.code)
-        else:
-            assert_type(row.answer, scda.Prediction)
+        print(row["path"], row["label"], row["error_code"])
 
 
 def train() -> scda.Model:

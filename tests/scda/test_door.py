@@ -96,7 +96,8 @@ for name in ("torch", "torchvision", "timm", "onnx", "sklearn", "scipy", "matplo
     sys.modules[name] = None  # importing it now fails
 import scda
 model = scda.load(sys.argv[1], threads=1)
-print(model.predict(sys.argv[2] + "/x.jpg").label, [row.path for row in model.label(sys.argv[2])])
+rows = list(model.label(sys.argv[2]))
+print(model.predict(sys.argv[2] + "/x.jpg").label, [row['path'] for row in rows])
 config = scda.TrainConfig(seed=1)
 for function, arguments in ((scda.train, "abc"), (scda.adapt, ([[0.0]], [0], [[0.0]]))):
     try:
