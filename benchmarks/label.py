@@ -30,11 +30,11 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from benchmarks.speed.answers import Answer, exit_code
-from scda.models.backbones import load_backbone
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.folders import walk
 from scda.models.images import read_file
+from scda.models.networks.backbones import load_backbone
 from scda.models.predictor import Predictor, load_predictor
 from scda.models.session import Session
 from scda.serve.labelling.label import label

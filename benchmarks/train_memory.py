@@ -66,7 +66,7 @@ def random_weights(path: Path) -> None:
     """Write weights for conv4."""
     from safetensors.torch import save_file
 
-    from scda.models.conv4 import Conv4
+    from scda.models.networks.conv4 import Conv4
 
     save_file(Conv4().state_dict(), path)
 
@@ -74,7 +74,7 @@ def random_weights(path: Path) -> None:
 def made_features(root: Path, backbone: str, weights: Path | None, computed: int) -> None:
     """Put features around a centre per class into the cache, for all but `computed` images."""
     from scda.adapt.data.features import FeatureCache
-    from scda.models.backbones import load_backbone
+    from scda.models.networks.backbones import load_backbone
 
     loaded = load_backbone(backbone, weights=weights, image_size=0)
     cache, rng = FeatureCache(root / "cache", loaded), np.random.default_rng(1)

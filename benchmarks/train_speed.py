@@ -31,10 +31,10 @@ from scda.adapt.training.finetune import ImageInputs
 from scda.adapt.training.inputs import PseudoLabels
 from scda.adapt.training.loop import retrain
 from scda.adapt.training.networks import Networks
-from scda.models.backbones import Backbone, load_backbone
 from scda.models.cpus import usable_cpus
 from scda.models.folders import walk
-from scda.models.network import FeatureHead
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.network import FeatureHead
 from scda.models.session import Session
 
 _BATCH = 32

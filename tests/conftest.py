@@ -15,7 +15,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
-from scda.models.conv4 import Conv4
+from scda.models.networks.conv4 import Conv4
 
 KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}
 HIDDEN = {"white_cross": (240, 240, 240), "yellow_ring": (230, 210, 40)}

@@ -17,10 +17,10 @@ import torch
 
 from scda.adapt.training.checkpoint import load
 from scda.adapt.training.networks import Networks
-from scda.models.backbones import load_backbone
 from scda.models.bundle import read_manifest
 from scda.models.images import read_file
-from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.networks.backbones import load_backbone
+from scda.models.networks.network import FeatureHead, PixelClassifier
 from tests.conftest import TinyData
 
 WITHIN = 1e-4  # of a confidence, as the contract says

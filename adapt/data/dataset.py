@@ -24,9 +24,9 @@ from scda.adapt.data.scan import (
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
-from scda.models.backbones import Backbone, load_backbone
 from scda.models.errors import DataError, UsageError
-from scda.models.weights import Notify
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.weights import Notify
 
 
 @dataclass(frozen=True)

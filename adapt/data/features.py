@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.adapt.data.scan import Rejected
-from scda.models.backbones import Backbone
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError, UsageError
-from scda.models.export import export_onnx
 from scda.models.images import read_bytes, read_image
-from scda.models.network import PixelBackbone
+from scda.models.networks.backbones import Backbone
+from scda.models.networks.export import export_onnx
+from scda.models.networks.network import PixelBackbone
 from scda.models.preprocess import Pixels, Preprocessing
 from scda.models.session import Session
 

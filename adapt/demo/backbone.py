@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from scda.adapt.demo.data import DIGITS
 from scda.adapt.demo.strokes import SIDE
-from scda.models.conv4 import Conv4
 from scda.models.files import write_atomically
+from scda.models.networks.conv4 import Conv4
 
 Pictures = list[npt.NDArray[np.uint8]]
 

@@ -13,12 +13,12 @@ from PIL import Image
 from scda.adapt.data.image_files import Images
 from scda.adapt.export.final_model import FinalModel
 from scda.models import bundle as names
-from scda.models.backbones import Backbone
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
-from scda.models.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.files import printable
 from scda.models.index import build_index, write_index
-from scda.models.network import PixelClassifier
+from scda.models.networks.backbones import Backbone
+from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
+from scda.models.networks.network import PixelClassifier
 
 EXEMPLARS = 12  # images per class
 THUMBNAIL_PX = 160

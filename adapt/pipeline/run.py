@@ -28,9 +28,9 @@ from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.algorithm import Adapted, adapt
 from scda.adapt.training.finetune import ImageInputs, trained_backbone
 from scda.adapt.training.runner import Callbacks
-from scda.models.backbones import Backbone
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 from scda.models.errors import GateError
+from scda.models.networks.backbones import Backbone
 
 
 @dataclass(frozen=True)

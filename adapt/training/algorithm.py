@@ -23,7 +23,7 @@ from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
 from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
-from scda.models.network import FeatureHead
+from scda.models.networks.network import FeatureHead
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from scda.adapt.data.image_files import Images
 from scda.adapt.runtime import distributed
 from scda.adapt.training.image_batches import AugmentedBatches, preprocessed_batches
 from scda.adapt.training.sampling import Step
-from scda.models.backbones import Backbone
-from scda.models.network import PixelBackbone
+from scda.models.networks.backbones import Backbone
+from scda.models.networks.network import PixelBackbone
 
 _BATCH = 32  # images of an inference pass
 

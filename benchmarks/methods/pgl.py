@@ -33,7 +33,7 @@ from benchmarks.methods.training import (
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.training.losses import reverse_gradient
-from scda.models.network import FeatureHead
+from scda.models.networks.network import FeatureHead
 
 NOT_YET = -2  # of a target image that has no label, neither a class nor UNKNOWN
 _ROUNDS = 10  # 1 / alpha

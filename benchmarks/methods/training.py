@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.training.sampling import labelled, shuffled
-from scda.models.network import FeatureHead
+from scda.models.networks.network import FeatureHead
 
 UNKNOWN = -1
 AUTHORS_RATE = 1e-2  # of most programs here, where it falls, for layers that are not pre-trained

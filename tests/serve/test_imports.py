@@ -6,15 +6,8 @@ from pathlib import Path
 from tests.bundles import picture
 
 FOLDER = Path(__file__).parents[2]
-TORCH_FREE = (
-    "bundle cache cpus errors extras files folders images index names onnx_runtime parity"
-    " predictor preprocess session"
-)
-MODULES = [f"scda.models.{name}" for name in TORCH_FREE.split()]
-MODULES += sorted(
-    "scda." + ".".join(path.relative_to(FOLDER).with_suffix("").parts)
-    for path in (FOLDER / "serve").rglob("[!_]*.py")
-)
+FILES = [*(FOLDER / "models").glob("[!_]*.py"), *(FOLDER / "serve").rglob("[!_]*.py")]
+MODULES = sorted("scda." + ".".join(p.relative_to(FOLDER).with_suffix("").parts) for p in FILES)
 
 
 def run(code: str, *arguments: Path) -> str:

@@ -15,11 +15,11 @@ from safetensors.torch import save_file
 
 from scda.adapt.data import features
 from scda.adapt.data.features import BATCH, Extracted, FeatureCache, extract
-from scda.models.backbones import Backbone, load_backbone
-from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
 from scda.models.images import read_file
-from scda.models.network import PixelBackbone
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.conv4 import Conv4
+from scda.models.networks.network import PixelBackbone
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 from tests.nasty import nasty_files

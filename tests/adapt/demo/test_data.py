@@ -12,7 +12,7 @@ from scda.adapt.demo import backbone
 from scda.adapt.demo.backbone import train_backbone
 from scda.adapt.demo.data import write_handwritten_digits, write_printed_digits
 from scda.adapt.demo.strokes import draw_strokes, glyph_strokes
-from scda.models.conv4 import Conv4
+from scda.models.networks.conv4 import Conv4
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

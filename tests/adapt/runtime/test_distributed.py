@@ -27,9 +27,9 @@ from scda.adapt.runtime.signals import DeferredSignals, Terminated
 from scda.adapt.training.checkpoint import PAUSED
 from scda.adapt.training.finetune import TunedBackbone
 from scda.adapt.training.losses import class_confusion, class_correlation
-from scda.models.backbones import Backbone
 from scda.models.bundle import read_manifest
 from scda.models.errors import DataError, GateError, UsageError
+from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
 from tests.conftest import TinyData
 

@@ -16,7 +16,7 @@ from scda.adapt.training.loop import Progress
 from scda.adapt.training.networks import Networks
 from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
-from scda.models.network import FeatureHead
+from scda.models.networks.network import FeatureHead
 
 K_UNSURE = Finding(Status.K_UNSURE, "a count", "a look")
 CURVE = Curve([3, 4], [2.0, 1.0], [0.5, 1.0], 4, [4], 3)

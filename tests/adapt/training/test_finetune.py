@@ -26,9 +26,9 @@ from scda.adapt.training.loop import Progress, Stopped, retrain
 from scda.adapt.training.losses import class_confusion
 from scda.adapt.training.networks import Networks, infer
 from scda.adapt.training.runner import Callbacks
-from scda.models.backbones import Backbone, load_backbone
 from scda.models.bundle import read_manifest
-from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.network import FeatureHead, PixelClassifier
 from scda.models.session import Session
 from tests.conftest import TinyData
 

@@ -16,7 +16,7 @@ from scda.adapt.training.loop import Diverged, OnStep, Progress, Stopped, pretra
 from scda.adapt.training.losses import adversarial, class_confusion, class_correlation
 from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
 from scda.models.errors import GateError
-from scda.models.network import FeatureHead
+from scda.models.networks.network import FeatureHead
 
 WIDTH, KNOWN = 6, 3
 Losses = list[dict[str, float]]

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
-from scda.models.preprocess import Preprocessing
-from scda.models.weights import (
+from scda.models.networks.conv4 import Conv4
+from scda.models.networks.weights import (
     Notify,
     State,
     fetch_weights,
@@ -25,6 +24,7 @@ from scda.models.weights import (
     read_weights,
     unfetched,
 )
+from scda.models.preprocess import Preprocessing
 
 _TIMM = "timm/"
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from scda.models.backbones import Backbone
+from scda.models.networks.backbones import Backbone
 
 
 class FeatureHead(nn.Sequential):

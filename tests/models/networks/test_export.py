@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 
-from scda.models.backbones import Backbone, load_backbone
-from scda.models.conv4 import Conv4
 from scda.models.errors import GateError
-from scda.models.export import MODEL_OUTPUTS, OPSET, check_export, export_onnx
-from scda.models.network import FeatureHead, PixelClassifier
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.conv4 import Conv4
+from scda.models.networks.export import MODEL_OUTPUTS, OPSET, check_export, export_onnx
+from scda.models.networks.network import FeatureHead, PixelClassifier
 from scda.models.session import Session
 
 Pixels = NDArray[np.uint8]
@@ -80,7 +80,7 @@ def test_the_file_stands_alone_and_says_nothing_of_this_machine(
     path = export(module, tmp_path / "model.onnx")
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
     content = path.read_bytes()
-    assert str(Path(__file__).parent.parent.parent).encode() not in content
+    assert str(Path(__file__).parents[3]).encode() not in content
     assert b"site-packages" not in content
     assert b"stack_trace" not in content
     model = onnx.load(path)

