@@ -9,12 +9,12 @@ from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids, normalised
 
-# Chosen on Office-31, protocol P1 and its treated images; docs/method.md says how well they hold.
-MIN_SIMILARITY = 0.7  # of target images to their class, where source images have 1
-_MAX_NEW_SHARE = 0.9  # of the target; above, the known classes are not found
-_K_RATIO = 2  # one estimate of k* over the other; from here on they disagree
-_K_STEP = 1.5  # k* of one round over that of the next; above, k* is not settled
-_MIN_SHARE, _MAX_SHARE = 0.01, 0.99  # predicted as new; outside, one player of the game has won
+# Chosen on Office-31, protocol P1 and its treated images; docs/results.md shows where they hold.
+MIN_SIMILARITY = 0.7  # relative to the source images' similarity to their own class
+_MAX_NEW_SHARE = 0.9  # share of the target; above it, the known classes are not recognised
+_K_RATIO = 2  # ratio of the two estimates of k* from which they disagree
+_K_STEP = 1.5  # ratio of k* between two rounds above which k* has not settled
+_MIN_SHARE, _MAX_SHARE = 0.01, 0.99  # predicted as new; outside, one player has won the game
 _SHOWN_ROUNDS = 5
 _SHOWN_NAMES = 5
 

@@ -1,4 +1,4 @@
-"""Algorithm 1: which target images are surely known or new, how many classes are new, and which.
+"""Algorithm 1: select confident target images, count the new classes, and label both kinds.
 
 Functions over arrays: K known classes, logits (N, C) with C > K, features (N, D).
 """
@@ -25,7 +25,7 @@ _STAND_IN = Finding(
 )
 _NO_CANDIDATE = Finding(
     Status.K_UNSURE,
-    "no image is predicted as new any more",
+    "no image is predicted as new any longer",
     "use --novel no if the target holds only known classes, or --novel yes if it does not",
 )
 
@@ -39,10 +39,10 @@ class Discovery:
     implicit_labels: Ids  # (len(candidates.implicit),), 0 to k* - 1
     curve: Curve | None = None  # None where k* was given
     findings: tuple[Finding, ...] = ()  # what the user should know of this round
-    verdict: Finding | None = None  # of the closed round; kept in all rounds after it
-    suspects: Ids = field(default_factory=empty_ids)  # of a closed round: rows that may be new
+    verdict: Finding | None = None  # finding of the closed round; kept in all later rounds
+    suspects: Ids = field(default_factory=empty_ids)  # rows that may be new, after a closed round
     votes: dict[str, int] = field(default_factory=dict)  # k* by estimator; empty where k* was given
-    k_path: tuple[int, ...] = ()  # k* of every round so far, this one's last
+    k_path: tuple[int, ...] = ()  # k* of every round up to this one
 
 
 def discover(
@@ -61,7 +61,7 @@ def discover(
     """
     candidates = select(logits, num_known=num_known, implicit_share=config.implicit_share)
     findings: tuple[Finding, ...] = ()
-    # New classes are made out of nothing only where the user states that the target holds some.
+    # Without a candidate, new classes are formed only if the user states that there are some.
     if not len(candidates.implicit) and (config.novel == "yes" or config.k):
         candidates = select_least_certain(candidates, logits)
         findings = (_STAND_IN,)
@@ -114,7 +114,7 @@ def cluster_candidates(
 def match_to_previous(new: Discovery, old: Discovery | None) -> Discovery:
     """Return `new` with its classes in the order of the old ones they share most images with.
 
-    So a class keeps its number from round to round as far as it stays the same (choice 22).
+    A class thus keeps its number from round to round while it keeps its images (choice 22).
     """
     if old is None or not new.k_star or not old.k_star:
         return new

@@ -13,7 +13,7 @@ from scda.models.index import Ids
 _NEIGHBOURS = 10
 _RESOLUTIONS = np.geomspace(0.1, 2, 14)
 _MIN_SIZE = 3  # images; a smaller community is no class
-_MAX_IMAGES = 10_000  # a larger set is thinned out evenly, which gives the same count in seconds
+_MAX_IMAGES = 10_000  # a larger set is subsampled evenly, which gives the same count in seconds
 
 
 def estimate_by_graph(space: Space) -> KEstimate:
@@ -49,7 +49,7 @@ def count_communities(points: Points, known_labels: Ids, *, seed: int) -> int:
 
 
 def _counted(graph: networkx.Graph, resolution: float, split: int, seed: int) -> tuple[int, int]:
-    """Return the numbers of communities that are mostly of T_kn and mostly of T_im."""
+    """Return the numbers of communities with mostly T_kn and with mostly T_im images."""
     of_known, of_implicit = 0, 0
     for found in networkx.community.louvain_communities(graph, resolution=resolution, seed=seed):
         if len(found) < _MIN_SIZE:

@@ -1,4 +1,4 @@
-"""k-means by faiss, seeded by greedy k-means++; for one k, or for many at once."""
+"""k-means with faiss, seeded by greedy k-means++, for one number of clusters or for many."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from sklearn.cluster import kmeans_plusplus
 
 Points = NDArray[np.float32]
 
-STEPS = 60  # of Lloyd at most; faiss stops where nothing moves any more
+STEPS = 60  # largest number of Lloyd iterations; faiss stops early once no point moves
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ def cluster(
     """Return the best of several k-means runs.
 
     Args:
-        points: (N, D).
-        count: Clusters, M; at most N.
-        restarts: How many seedings are tried.
-        seed: Of the first; the others follow it.
-        spherical: Centroids have length 1 and the nearest is the one at the smallest angle.
+        points: Points, (N, D).
+        count: Number of clusters, M; at most N.
+        restarts: Number of seedings; the result with the smallest SSE is returned.
+        seed: Random seed of the first seeding; each further one adds 1.
+        spherical: Whether centroids have length 1 and points are compared by angle.
     """
     runs = (
         _lloyd(points, seeds, STEPS, spherical=spherical)
@@ -47,11 +47,11 @@ class Seedings:
     """Seeds for k-means with any number of clusters up to a largest one.
 
     k-means++ draws its seeds one after the other, so the first M of a drawing are seeds for M
-    clusters. It compares 2 + floor(log M) candidates for each, so every value of that has a drawing
-    of its own: each count starts as scikit-learn's KMeans(M, n_init=1) with the same seed does.
+    clusters. It compares 2 + floor(log M) candidates per seed, so each number of candidates has its
+    own drawing, and every count starts from the seeds of scikit-learn's KMeans(M, n_init=1).
     """
 
-    drawings: dict[int, list[Points]]  # by number of candidates; one of each restart, (., D)
+    drawings: dict[int, list[Points]]  # number of candidates → seeds (., D) of each restart
 
     def first(self, count: int) -> list[Points]:
         """Return the seeds of every restart, each (count, D)."""
@@ -59,13 +59,13 @@ class Seedings:
 
 
 def seedings(points: Points, counts: Sequence[int], *, restarts: int, seed: int) -> Seedings:
-    """Return the seeds for every count, and for those below it with as many candidates.
+    """Return the seeds for every count, and for smaller ones with the same number of candidates.
 
     Args:
-        points: (N, D).
-        counts: Clusters, rising; at most N.
-        restarts: How many drawings there are of each kind.
-        seed: Of the first; the others follow it.
+        points: Points, (N, D).
+        counts: Numbers of clusters in rising order; at most N.
+        restarts: Number of drawings for each number of candidates.
+        seed: Random seed of the first drawing; each further one adds 1.
     """
     largest = {_candidates(count): count for count in counts}
     return Seedings(
@@ -84,7 +84,7 @@ def clusterings(points: Points, seeds: Seedings, count: int) -> list[Clustering]
 def sweep(
     points: Points, counts: Sequence[int], *, restarts: int, seed: int
 ) -> Iterator[list[Clustering]]:
-    """Yield for every count, rising, the clusterings of all restarts."""
+    """Yield the clusterings of all restarts for each count, in rising order."""
     seeds = seedings(points, counts, restarts=restarts, seed=seed)
     for count in counts:
         yield clusterings(points, seeds, count)
@@ -95,7 +95,7 @@ def _candidates(count: int) -> int:
 
 
 def _seeds(points: Points, count: int, seed: int) -> Points:
-    # float64 would halve the time, but draws other seeds than KMeans does on float32.
+    # float64 would halve the time, but would draw other seeds than KMeans does on float32.
     seeds, _ = kmeans_plusplus(points, count, random_state=seed, n_local_trials=_candidates(count))
     return np.asarray(seeds, np.float32)
 
@@ -106,9 +106,9 @@ def _lloyd(points: Points, seeds: Points, steps: int, *, spherical: bool = False
         len(seeds),
         niter=steps,
         spherical=spherical,
-        seed=1,  # of how an empty cluster is refilled
+        seed=1,  # random seed for refilling empty clusters
         min_points_per_centroid=1,
-        max_points_per_centroid=len(points) // len(seeds) + 1,  # else faiss trains on a sample
+        max_points_per_centroid=len(points) // len(seeds) + 1,  # else faiss subsamples
     )
     kmeans.train(points, init_centroids=seeds)
     labels = kmeans.index.search(points, 1)[1][:, 0]

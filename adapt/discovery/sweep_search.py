@@ -1,8 +1,8 @@
-"""Which values of k a sweep tries: all of a short range, of a long one a grid and what is near.
+"""Coarse-to-fine search over k: a short range is tried in full, a long one on ever finer grids.
 
-Both criteria are read off curves that rise to one summit (the share of known images in the right
-cluster, and how far the SSE lies below its chord), so a coarse grid finds the neighbourhood.
-A k that is high by luck of the seeding, away from the summit, may be passed over.
+Both criteria are the maxima of curves with one peak (the clustering accuracy of known images, and
+the distance of the SSE below its chord), so a coarse grid finds the region of the peak. A value
+away from the peak that is high only because of its random seeds may be missed.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from typing import TypeVar
 
 Scores = TypeVar("Scores")
 
-EVERY_UP_TO = 48  # values of k; fewer are all tried
-INTERVALS = 16  # of the first grid
-FINER = 4  # how much each grid is finer than the one before
-REACH = 3  # grid steps tried on either side of a pick; picks that move are followed
+EVERY_UP_TO = 48  # largest number of values of k that are all tried
+INTERVALS = 16  # number of intervals of the first grid
+FINER = 4  # factor between the steps of two successive grids
+REACH = 3  # number of grid steps tried on either side of a pick; moving picks are followed
 
 
 def search(
@@ -21,14 +21,14 @@ def search(
     score: Callable[[int], Scores],
     picks: Callable[[dict[int, Scores]], list[int]],
 ) -> dict[int, Scores]:
-    """Return the scores of the values of k that were tried, k rising; the ends are among them.
+    """Return the scores of the values of k that were tried, in rising order, both ends included.
 
-    On every grid the neighbours of the picks are tried until no pick moves any more.
+    On every grid, the neighbours of the picks are tried until the picks no longer move.
 
     Args:
-        counts: The values of k allowed, rising by 1.
-        score: What is known of one k; called once for each that is tried.
-        picks: The values of k that the scores so far speak for.
+        counts: Allowed values of k, rising by 1.
+        score: Returns the scores of one k; called once per value that is tried.
+        picks: Returns the values of k that are best by the scores so far.
     """
     step = 1 if len(counts) <= EVERY_UP_TO else -(-len(counts) // INTERVALS)
     tried = {k: score(k) for k in (*counts[:-1:step], counts[-1])}

@@ -11,18 +11,18 @@ from torch import Tensor
 
 
 def class_correlation(logits: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """Return what share of its probability each class gives to each class.
+    """Return the correlation of the classes in a batch: how they share probability.
 
-    A confident image counts for more: its weight is 1 + exp(-entropy in nats). The weights' mean
-    would divide out in the row sums, so it is left out.
+    A confident image has a larger weight, 1 + exp(-entropy in nats). Dividing by the mean weight
+    would cancel in the row normalisation, so it is left out.
 
     Args:
-        logits: (N, C), before softmax.
-        temperature: Above 1 softens the probabilities.
+        logits: Logits of a batch, (N, C).
+        temperature: Temperature of the softmax; above 1 softens the probabilities.
 
     Returns:
-        (C, C); each row sums to 1, the diagonal is what a class keeps for itself. A class that no
-        image gives any probability has a row of zeros.
+        (C, C); entry (j, k) is the share of its probability that class j gives to class k. Rows
+        sum to 1; a class without any probability has a row of zeros.
 
     Raises:
         ValueError: If `logits` is not (N, C) or N is 0.
@@ -43,13 +43,13 @@ def class_confusion(correlation: Tensor, *, num_classes: int, rows: str = "all")
     With the K known classes this is L_kcc (Eq. 4), with all K + k* it is L_tcc (Eq. 9).
 
     Args:
-        correlation: (C, C), as `class_correlation` gives it.
-        num_classes: Rows and columns that count; C or fewer.
-        rows: `all` takes the mean over all of them, `present` over those that have any mass: with
-            more classes than images in the batch most rows would only dilute the rest (choice 6).
+        correlation: Result of `class_correlation`, (C, C).
+        num_classes: Number of leading rows and columns to use; at most C.
+        rows: `all` takes the mean over all rows, `present` over those with any probability: with
+            more classes than images in a batch, empty rows would dilute the mean (choice 6).
 
     Raises:
-        ValueError: If `rows` is something else.
+        ValueError: If `rows` is neither.
 
     Source: SCDA, Eq. 4 and 9.
     """
@@ -58,23 +58,23 @@ def class_confusion(correlation: Tensor, *, num_classes: int, rows: str = "all")
     if rows == "all":
         return shared / num_classes
     if rows != "present":
-        raise ValueError(f"rows is {rows!r}, want all or present")
+        raise ValueError(f"rows is {rows!r}; expected all or present")
     present = (correlation[:num_classes].detach().sum(dim=1) > 0.5).sum()  # a row sums to 1 or 0
     return shared / present.clamp_min(1)
 
 
 def adversarial(logits: Tensor, *, form: str, temperature: float = 1.0) -> Tensor:
-    """Return L_adv: how far `unknown` is from a half, in nats; its least value is log 2.
+    """Return L_adv, the cross-entropy of `unknown` against one half, in nats; its minimum is log 2.
 
     Args:
-        logits: (N, K + 1) of target images, behind `reverse_gradient`.
-        form: `matrix` is Eq. 2: the mean over known classes of what they give to `unknown`;
-            `class` holds each known class to a half, as the sentence before Eq. 2 reads; `sample`
-            each image's probability of `unknown` (OSBP, Saito et al. 2018).
-        temperature: Of the class correlation.
+        logits: Logits of target images, (N, K + 1), of features behind `reverse_gradient`.
+        form: What is compared with one half. `matrix`: the mean share that known classes give to
+            `unknown` (Eq. 2); `class`: the share of each known class, as the sentence before Eq. 2
+            reads; `sample`: each image's probability of `unknown` (OSBP, Saito et al. 2018).
+        temperature: Temperature of the class correlation.
 
     Raises:
-        ValueError: If the form is another one, or `logits` is not (N, C) or N is 0.
+        ValueError: If `form` is none of these, or `logits` is not (N, C) with N > 0.
 
     Source: SCDA, Eq. 2 (choice 1).
     """
@@ -86,13 +86,13 @@ def adversarial(logits: Tensor, *, form: str, temperature: float = 1.0) -> Tenso
         return _from_a_half(given, kept).mean()
     if form == "matrix":
         return _from_a_half(given.logsumexp(dim=0), kept.logsumexp(dim=0)) + math.log(len(given))
-    raise ValueError(f"form is {form!r}, want matrix, class or sample")
+    raise ValueError(f"form is {form!r}; expected matrix, class or sample")
 
 
 def reverse_gradient(features: Tensor) -> Tensor:
-    """Return the features; on the way back their gradient changes sign.
+    """Return the features unchanged; the backward pass negates their gradient.
 
-    Between C and F this makes C minimise what F maximises (Eq. 5 and 6).
+    Between F and C, this makes F maximise what C minimises (Eq. 5 and 6).
 
     Source: Ganin and Lempitsky 2015, https://arxiv.org/abs/1409.7495
     """
@@ -102,7 +102,7 @@ def reverse_gradient(features: Tensor) -> Tensor:
 
 def _log_softmax(logits: Tensor, temperature: float) -> Tensor:
     if logits.ndim != 2 or len(logits) == 0:
-        raise ValueError(f"logits must be (N, C) with N > 0, got {tuple(logits.shape)}")
+        raise ValueError(f"logits are {tuple(logits.shape)}; expected (N, C) with N > 0")
     return (logits / temperature).log_softmax(dim=1)
 
 
@@ -114,18 +114,18 @@ def _certainty(log_probs: Tensor) -> Tensor:
 def _given_to_unknown(log_probs: Tensor) -> tuple[Tensor, Tensor]:
     """Return log R[j, unknown] and log(1 - R[j, unknown]) of the known classes, (K,) each.
 
-    The same numbers as in `class_correlation`, without a quotient of two tiny sums: of a class
-    that no image is given, the loss's gradient would not be finite.
+    The values are those of `class_correlation`, computed as logarithms: a quotient of two tiny sums
+    would have no finite gradient for a class without any probability.
     """
     known = log_probs[:, :-1]
-    part = (_certainty(log_probs).log()[:, None] + known).log_softmax(dim=0)  # (N, K), of a row
-    given = (part + log_probs[:, -1:]).logsumexp(dim=0)
-    kept = (part + known.logsumexp(dim=1, keepdim=True)).logsumexp(dim=0)
+    weights = (_certainty(log_probs).log()[:, None] + known).log_softmax(dim=0)  # (N, K)
+    given = (weights + log_probs[:, -1:]).logsumexp(dim=0)
+    kept = (weights + known.logsumexp(dim=1, keepdim=True)).logsumexp(dim=0)
     return given, kept
 
 
 def _from_a_half(log_share: Tensor, log_rest: Tensor) -> Tensor:
-    """Binary cross-entropy against 1/2 of a share and what is left of it, both as logarithms."""
+    """Return the cross-entropy of a share against 1/2, from log(share) and log(1 - share)."""
     return -(log_share + log_rest) / 2
 
 

@@ -7,7 +7,7 @@ from scipy.special import softmax
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import neighbour_graph, propagate, smooth
 
-# Conjugate gradients stop at a residual of 1e-5; reach 0.98 makes up to 50 times that of it.
+# Conjugate gradients stop at a residual of 1e-5; alpha 0.98 makes up to 50 times that of it.
 SOLVER = 1e-3
 
 
@@ -46,9 +46,9 @@ def graph_by_hand(rows: list[list[float]], neighbours: int) -> list[list[float]]
 
 
 def spread_by_hand(
-    columns: NDArray[np.float64], graph: csr_array, reach: float
+    columns: NDArray[np.float64], graph: csr_array, alpha: float
 ) -> NDArray[np.float64]:
-    system = np.eye(len(columns)) - reach * dense(graph)
+    system = np.eye(len(columns)) - alpha * dense(graph)
     return np.asarray(np.linalg.solve(system, columns), np.float64)
 
 
@@ -72,7 +72,7 @@ def test_the_graph_is_symmetric_without_self_edges_and_scaled() -> None:
     np.testing.assert_allclose(graph, graph.T)
     assert (graph.diagonal() == 0).all()
     assert (graph >= 0).all()
-    assert np.linalg.eigvalsh(graph).max() == pytest.approx(1)  # so I - reach * graph is positive
+    assert np.linalg.eigvalsh(graph).max() == pytest.approx(1)  # so I - alpha * graph is positive
 
 
 def test_lengths_of_features_do_not_matter() -> None:
@@ -116,15 +116,15 @@ def test_an_image_without_features_keeps_its_prediction() -> None:
     np.testing.assert_allclose(softmax(spread[8]), softmax(logits[8]), atol=1e-6)
 
 
-@pytest.mark.parametrize("reach", [0.3, 0.9, 0.98])
+@pytest.mark.parametrize("alpha", [0.3, 0.9, 0.98])
 @pytest.mark.parametrize("seed", range(3))
-def test_propagated_is_the_dense_solution(seed: int, reach: float) -> None:
+def test_propagated_is_the_dense_solution(seed: int, alpha: float) -> None:
     graph = neighbour_graph(cloud(seed=seed))
     logits = np.random.default_rng(seed).normal(0, 2, (12, 4)).astype(np.float32)
     alone = np.array([np.exp(row) / np.exp(row).sum() for row in logits.astype(np.float64)])
-    solved = spread_by_hand(alone, graph, reach)
+    solved = spread_by_hand(alone, graph, alpha)
     expected = np.array([row / sum(row) for row in solved])
-    np.testing.assert_allclose(np.exp(propagate(logits, graph, reach)), expected, atol=SOLVER)
+    np.testing.assert_allclose(np.exp(propagate(logits, graph, alpha)), expected, atol=SOLVER)
 
 
 def test_propagated_is_log_probabilities_of_every_image() -> None:
@@ -135,7 +135,7 @@ def test_propagated_is_log_probabilities_of_every_image() -> None:
     np.testing.assert_allclose(np.exp(spread).sum(axis=1), 1, atol=1e-5)
 
 
-def test_a_reach_of_0_changes_no_probability() -> None:
+def test_an_alpha_of_0_changes_no_probability() -> None:
     logits = np.random.default_rng(0).normal(0, 2, (12, 4)).astype(np.float32)
     spread = propagate(logits, neighbour_graph(cloud()), 0)
     np.testing.assert_allclose(softmax(spread, axis=1), softmax(logits, axis=1), atol=1e-6)
@@ -181,16 +181,16 @@ def test_a_class_that_nobody_is_called_stays_finite_and_unlikely() -> None:
     assert (np.exp(spread[:, 2]) < 1e-9).all()
 
 
-@pytest.mark.parametrize("reach", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.9])
 @pytest.mark.parametrize("seed", range(3))
-def test_averaged_is_its_dense_definition(seed: int, reach: float) -> None:
+def test_averaged_is_its_dense_definition(seed: int, alpha: float) -> None:
     graph = neighbour_graph(cloud(seed=seed))
     values = np.random.default_rng(seed).uniform(0, 3, 12).astype(np.float32)
-    weights = spread_by_hand(np.eye(12), graph, reach)
+    weights = spread_by_hand(np.eye(12), graph, alpha)
     expected = [
         sum(w * v for w, v in zip(row, values.tolist(), strict=True)) / sum(row) for row in weights
     ]
-    np.testing.assert_allclose(smooth(values, graph, reach), expected, atol=SOLVER)
+    np.testing.assert_allclose(smooth(values, graph, alpha), expected, atol=SOLVER)
 
 
 @pytest.mark.parametrize("images", [1, 3, 12, 50])

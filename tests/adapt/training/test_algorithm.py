@@ -296,11 +296,11 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
             alone.append(infer(state.networks, TARGET.features)[0].numpy())
 
     fields: dict[str, Any] = {"novel": "yes", "pretrain_steps": 5, "round_steps": 2}
-    for reach in (0.9, 0.0):
+    for alpha in (0.9, 0.0):
         adapt(
             SOURCE,
             TARGET.features,
-            config(propagation_alpha=reach, rounds=1, **fields),
+            config(propagation_alpha=alpha, rounds=1, **fields),
             callbacks=Callbacks(on_stage=keep),
         )
     graph = neighbour_graph(TARGET.features.numpy())

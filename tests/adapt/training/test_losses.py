@@ -148,10 +148,10 @@ def test_no_gradient_flows_through_the_certainty() -> None:
 @pytest.mark.parametrize("shape", [(3,), (0, 3), (2, 3, 4)])
 def test_wrong_shape_is_named(shape: tuple[int, ...]) -> None:
     logits = torch.zeros(shape)
-    with pytest.raises(ValueError, match=r"logits must be \(N, C\) with N > 0"):
+    with pytest.raises(ValueError, match=r"expected \(N, C\) with N > 0"):
         class_correlation(logits)
     for form in FORMS:
-        with pytest.raises(ValueError, match=r"logits must be \(N, C\) with N > 0"):
+        with pytest.raises(ValueError, match=r"expected \(N, C\) with N > 0"):
             adversarial(logits, form=form)
 
 
@@ -203,7 +203,7 @@ def test_no_mass_at_all_is_no_confusion() -> None:
 
 
 def test_unknown_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="rows is 'some', want all or present"):
+    with pytest.raises(ValueError, match="rows is 'some'; expected all or present"):
         class_confusion(torch.eye(3), num_classes=3, rows="some")
 
 
@@ -249,7 +249,7 @@ def test_adversarial_is_the_same_above_and_below_a_half(form: str) -> None:
 
 
 def test_adversarial_refuses_another_form() -> None:
-    with pytest.raises(ValueError, match="form is 'osbp', want matrix, class or sample"):
+    with pytest.raises(ValueError, match="form is 'osbp'; expected matrix, class or sample"):
         adversarial(torch.zeros(2, 3), form="osbp")
 
 
