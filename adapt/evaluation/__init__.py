@@ -1,1 +1,1 @@
-"""Metrics on a labelled target, and what is confused with what."""
+"""Metrics and confusions on a labelled target."""

@@ -1,4 +1,4 @@
-"""What a labelled target adds to the report: metrics and a confusion matrix."""
+"""The metrics and the confusion matrix that a labelled target adds to the report."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,48 +24,48 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Matched:
-    """One true class beside the output that stands for it."""
+    """A row of the confusion matrix: one true class."""
 
-    label: str  # the folder's name
+    label: str  # name of the class folder
     known: bool
-    total: int  # images
-    counts: list[int]  # per column of the table
-    partner: int | None  # the column that stands for it
+    total: int  # number of images
+    counts: list[int]  # number of images per column
+    partner: int | None  # column of the matched output
 
 
 @dataclass(frozen=True)
 class Truth:
-    """A labelled target as the bundle sees it."""
+    """The evaluation of a bundle on a labelled target."""
 
-    fields: dict[str, Any]  # as `evaluate --json` has them
-    columns: list[ActiveClass]  # in the order of the rows they stand for
+    fields: dict[str, Any]  # the fields of `evaluate --json`
+    columns: list[ActiveClass]  # outputs in the order of the rows they are matched to
     rows: list[Matched]
     images: int
 
     @property
     def metrics(self) -> list[tuple[str, float, str]]:
-        """Name, value in percent, and meaning."""
+        """Name, value in percent and meaning of each metric."""
         return [(name, self.fields[name], text) for name, text in METRICS.items()]
 
     @property
     def correspondence(self) -> list[tuple[int, int]]:
-        """Per n, how many implicit classes are among the n surest images of discovered ones."""
+        """Pairs of n and the number of implicit classes among the n most confident images."""
         names = [name for name in self.fields if name.startswith("correspondence_")]
         return [(int(name.rpartition("_")[2]), self.fields[name]) for name in names]
 
 
 def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> Truth:
-    """Return the table of confusions, discovered classes matched to the implicit ones."""
-    standing = list(predictor.active_classes)
-    kinds = [one.kind for one in standing]
+    """Return the confusion matrix, with discovered classes matched to implicit ones."""
+    active = list(predictor.active_classes)
+    kinds = [one.kind for one in active]
     num_known, num_found = kinds.count("known"), kinds.count("discovered")
-    known = [one.label for one in standing[:num_known]]
+    known = [one.label for one in active[:num_known]]
     names = known + scored.implicit_names
-    table = contingency(scored.true, scored.predicted, (len(names), len(standing)))
-    # What was dropped answers `unknown`, the last column, which stands for no class.
+    table = contingency(scored.true, scored.predicted, (len(names), len(active)))
+    # The last column, `unknown`, which dropped classes give, is matched to no class.
     partners = _partners(table[:, : num_known + num_found], num_known)
     order = [label for label in range(len(names)) if label < num_known or table[label].any()]
-    columns = _columns(order, partners, len(standing))
+    columns = _columns(order, partners, len(active))
     rows = [
         Matched(
             names[label],
@@ -76,11 +76,11 @@ def make_truth(scored: Scored, fields: dict[str, Any], predictor: Predictor) -> 
         )
         for label in order
     ]
-    return Truth(fields, [standing[number] for number in columns], rows, len(scored.true))
+    return Truth(fields, [active[number] for number in columns], rows, len(scored.true))
 
 
 def _partners(table: Ids, num_known: int) -> dict[int, int]:
-    """Return true class to output: known classes to themselves, the others by shared images."""
+    """Return true class → output: known classes map to themselves, others by shared images."""
     itself = {label: label for label in range(num_known)}
     shared = table[num_known:, num_known:]
     matched = {
@@ -92,5 +92,5 @@ def _partners(table: Ids, num_known: int) -> dict[int, int]:
 
 
 def _columns(order: list[int], partners: dict[int, int], count: int) -> list[int]:
-    first = [partners[label] for label in order if label in partners]
-    return first + [number for number in range(count) if number not in first]
+    matched = [partners[label] for label in order if label in partners]
+    return matched + [number for number in range(count) if number not in matched]

@@ -1,4 +1,4 @@
-"""Every metric of docs/method.md for a bundle, on a target whose labels are known."""
+"""The metrics of docs/method.md for a bundle, on a labelled target."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,29 +25,34 @@ _CORRESPONDENCE = (1, 3, 5)
 
 @dataclass(frozen=True)
 class Scored:
-    """Predictions beside the truth; known labels 0 to K - 1, all others from K on."""
+    """Predictions with true labels; known classes are 0 to K - 1, all others K and above."""
 
     true: Labels  # (N,)
     predicted: Labels  # (N,)
     confidence: Features  # (N,)
     novelty_score: Features  # (N,), 1 - the sum of the known classes' probabilities
     features: Features  # (N, D)
-    implicit_names: list[str]  # folders that are no known class
-    rejected: int  # files that are no usable image
+    implicit_names: list[str]  # names of the folders that are implicit classes
+    rejected: int  # number of files that are not usable images
 
 
 def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int], None]) -> Scored:
-    """Return what the bundle says of every image in class folders, merges and drops applied.
+    """Return the predictions for all images in class folders, with merges and drops applied.
 
-    Folders named like a known class, by its own or its given name, are known; every other one is
-    an implicit class. An image called `unknown` counts as called new.
+    A folder with the original or the current name of a known class is that class; every other
+    folder is an implicit class. An image predicted as `unknown` counts as predicted new.
+
+    Args:
+        predictor: Model of the bundle.
+        folder: Labelled target, one folder per class.
+        on_progress: Called with the number of finished files and the number of all files.
 
     Raises:
-        UsageError: If `folder` is no folder.
-        DataError: If there is no class folder or no usable image.
+        UsageError: If `folder` is not a folder.
+        DataError: If it has no class folder or no usable image.
     """
     files = scan_source(folder, role="labelled").classes
-    standing = predictor.active_classes
+    active = predictor.active_classes
     numbers = _numbers(predictor, [name for name, paths in files.items() if paths])
     paths = [(path, numbers[name]) for name, paths in files.items() for path in paths]
     outputs: list[Outputs] = []
@@ -63,7 +68,7 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
         on_progress(min(start + _BATCH, len(paths)), len(paths))
     if not true:
         raise DataError(f"{folder}: found no usable image in its class folders")
-    num_known = sum(one.kind == "known" for one in standing)
+    num_known = sum(one.kind == "known" for one in active)
     probabilities = np.concatenate([predictor.merged_probabilities(part) for part in outputs])
     return Scored(
         np.array(true),
@@ -77,16 +82,16 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
 
 
 def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
-    """Return folder name → true label: a known class's output, or the next number from K on.
+    """Return folder name → true label: the output of a known class, or a number from K on.
 
-    What a class is called now goes before what it was called at training.
+    The current name of a class takes precedence over a name of the training.
     """
-    names, standing = predictor.names, predictor.active_classes
-    ids = {to_nfc(one.label): one.class_id for one in standing}
+    names, active = predictor.names, predictor.active_classes
+    ids = {to_nfc(one.label): one.class_id for one in active}
     for info in predictor.manifest.classes:
         if info.kind == "known":
             ids.setdefault(to_nfc(info.label), names.resolve(info.class_id))
-    known = [one.class_id for one in standing if one.kind == "known"]
+    known = [one.class_id for one in active if one.kind == "known"]
     of_folder = {name: ids.get(to_nfc(name)) for name in folders}
     numbers = {name: known.index(i) for name, i in of_folder.items() if i in known}
     implicit = [name for name in folders if name not in numbers]
@@ -94,7 +99,7 @@ def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
 
 
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
-    """Return one flat object with every metric, shares in percent."""
+    """Return all metrics and what was evaluated as one flat object, shares in percent."""
     manifest = predictor.manifest
     kinds = [one.kind for one in predictor.active_classes]
     config = manifest.run.get("config", {})
@@ -112,7 +117,7 @@ def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
 
 
 def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]:
-    """Return every metric of predictions beside the truth, shares in percent."""
+    """Return all metrics of the predictions, shares in percent."""
     pair, num_outputs = (scored.true, scored.predicted), num_known + k_star
     shares = {
         **metrics.open_set(*pair, num_known),
@@ -139,14 +144,14 @@ def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]
 
 
 def _acc_named(scored: Scored, predictor: Predictor) -> float:
-    """Return the accuracy, in percent, over the folders whose class somebody named the same."""
-    standing = predictor.active_classes
-    known = [i for i, one in enumerate(standing) if one.kind == "known"]
+    """Return the accuracy, in percent, over the folders that have the name of a class."""
+    active = predictor.active_classes
+    known = [i for i, one in enumerate(active) if one.kind == "known"]
     named = {to_nfc(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
-    rest = [named.get(to_nfc(one.label), -1) for one in standing[len(known) :]]
-    called = np.array([*known, *rest])  # the true label that each output is called like
-    of_these = np.isin(scored.true, called)
-    right = called[scored.predicted[of_these]] == scored.true[of_these]
+    rest = [named.get(to_nfc(one.label), -1) for one in active[len(known) :]]
+    labels = np.array([*known, *rest])  # true label of the folder with the output's name
+    named_rows = np.isin(scored.true, labels)
+    right = labels[scored.predicted[named_rows]] == scored.true[named_rows]
     return round(100 * float(right.mean()), 2) if len(right) else 0.0
 
 

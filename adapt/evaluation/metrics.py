@@ -1,7 +1,7 @@
 """The metrics of open-set adaptation with discovery, as functions of label arrays.
 
 True labels (N,): 0 to K - 1 are known classes, K and above the implicit ones. Predictions (N,):
-0 to K - 1 known, K and above discovered. Everything is a share, 0 to 1; 0/0 is 0; a class without
+0 to K - 1 known, K and above discovered. Every value is a share, 0 to 1; 0/0 is 0; a class without
 images is skipped.
 """
 
@@ -77,7 +77,7 @@ def implicit_agreement(true: Labels, predicted: Labels, num_known: int) -> dict[
 def acc_joint(true: Labels, predicted: Labels, num_outputs: int) -> float:
     """Return accuracy under the best one-to-one match of all outputs to all classes.
 
-    What is predicted from `num_outputs` on stands for no class, and is wrong.
+    A prediction of `num_outputs` or above stands for no class and counts as wrong.
     """
     named = predicted < num_outputs
     if not named.any():
@@ -88,8 +88,8 @@ def acc_joint(true: Labels, predicted: Labels, num_outputs: int) -> float:
 def acc_novel(true: Labels, predicted: Labels, num_known: int, num_outputs: int) -> float:
     """Return accuracy on implicit images: discovered classes matched to implicit ones.
 
-    Known outputs stand for themselves, so an implicit image predicted known is wrong; what is
-    predicted from `num_outputs` on stands for no class, and is wrong, too.
+    An implicit image that is predicted known counts as wrong, and so does a prediction of
+    `num_outputs` or above, which stands for no class.
     """
     implicit = true >= num_known
     found = implicit & (predicted >= num_known) & (predicted < num_outputs)
@@ -104,8 +104,8 @@ def h3(
 ) -> dict[str, float]:
     """Return h3_oracle and h3_model: the harmonic mean of OS*, UNK and NMI.
 
-    The oracle's NMI is of spherical k-means at the true number on the true implicit images, as
-    in the literature; the model's is of its own clusters.
+    `h3_oracle` takes the NMI of spherical k-means with the true number of classes on the true
+    implicit images, as in the literature; `h3_model` takes the NMI of the model's predictions.
 
     Args:
         true: True labels, (N,).
@@ -148,6 +148,6 @@ def correspondence(
     found: set[int] = set()
     for label in discovered:
         members = np.flatnonzero(predicted == label)
-        surest = members[np.argsort(-confidence[members], kind="stable")][:n]
-        found |= {int(label) for label in true[surest] if label >= discovered.start}
+        top = members[np.argsort(-confidence[members], kind="stable")][:n]
+        found |= {int(label) for label in true[top] if label >= discovered.start}
     return len(found)

@@ -1,1 +1,1 @@
-"""From trained networks to a bundle: final statistics, files, parity."""
+"""Export of trained networks to a bundle: class statistics, files, parity check."""

@@ -1,4 +1,4 @@
-"""A final model as a bundle: ONNX, parity check, indices, class statistics, exemplars."""
+"""Write a final model as a bundle: ONNX, parity check, indices, class statistics, exemplars."""
 
 import json
 import tempfile
@@ -20,12 +20,12 @@ from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.networks.network import PixelClassifier
 
-EXEMPLARS = 12  # images per class
+EXEMPLARS = 12  # number of images per class
 THUMBNAIL_PX = 160
 PARITY_IMAGES = 16
 RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
 THRESHOLDS = {"outlier_quantile": 0.99}
-_DIGITS = 6  # of stored statistics
+_DIGITS = 6  # number of decimals of stored statistics
 
 
 def make_bundle(
@@ -97,7 +97,7 @@ def _write_neighbour_rows(path: Path, final: FinalModel, target: Images) -> None
     predicted = final.predicted
     table = pa.table(
         {
-            # Parquet text is UTF-8; a file name's other bytes are written as escapes.
+            # Parquet text is UTF-8; other bytes of a file name are written as escapes.
             "path": [printable(name) for name in target.names()],
             "class_id": [final.class_ids[label] for label in predicted],
             "confidence": final.probabilities.max(axis=1),

@@ -16,16 +16,16 @@ from scda.models.index import Ids, normalised
 
 @dataclass(frozen=True)
 class FinalModel:
-    """Trained networks and what they make of the target; classes in output order."""
+    """Trained networks and their predictions for the target; classes are in output order."""
 
     networks: Networks
-    class_names: list[str]  # of the known classes
-    discovery: Discovery | None  # its labels numbered like the outputs
-    probabilities: Points  # (M, C) of the target
-    features: Points  # (M, D) of the target
-    centroids: Points  # (C, D), of length 1
-    members: list[tuple[str, Ids]]  # per class: `target` or `source`, and rows
-    distances: list[Points]  # per class: distance of its members to the centroid, 1 - cosine
+    class_names: list[str]  # names of the known classes
+    discovery: Discovery | None  # discovery of the last round, numbered like the outputs
+    probabilities: Points  # (M, C), target
+    features: Points  # (M, D), target
+    centroids: Points  # (C, D), rows of length 1
+    members: list[tuple[str, Ids]]  # for each class: `target` or `source`, and rows
+    distances: list[Points]  # for each class: distances of its members to the centroid, 1 - cosine
 
     @property
     def predicted(self) -> Ids:
@@ -34,7 +34,7 @@ class FinalModel:
 
     @property
     def class_ids(self) -> list[str]:
-        """The stable class ids in output order."""
+        """The class ids in output order."""
         known = [f"known-{i:03d}" for i in range(len(self.class_names))]
         discovered = len(self.centroids) - len(known)
         return known + [f"discovered-{i:03d}" for i in range(discovered)]
@@ -84,7 +84,7 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
 def _sorted_by_size(
     adapted: Adapted, target: Tensor, num_known: int
 ) -> tuple[Networks, Discovery | None]:
-    """Return C with its discovered outputs, and the pseudo-labels with them, by falling size."""
+    """Return C and the pseudo-labels with the discovered classes sorted by falling size."""
     networks, discovery = adapted.networks, adapted.discovery
     predicted = infer(networks, target)[0].argmax(dim=1)
     classifier = networks.classifier
@@ -104,7 +104,7 @@ def _sorted_by_size(
 def _members(
     label: int, predicted: Ids, source_labels: Ids, discovery: Discovery | None, num_known: int
 ) -> tuple[str, Ids]:
-    """Return the images that stand for a class: those predicted as it, or else its training's."""
+    """Return the images that represent a class: those predicted as it, or else its training's."""
     rows = np.flatnonzero(predicted == label)
     if len(rows):
         return "target", rows

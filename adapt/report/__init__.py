@@ -1,1 +1,1 @@
-"""The report of a run: pictures first, made from the run's files alone."""
+"""The report of a run, written from the files of the run alone."""

@@ -1,4 +1,4 @@
-"""The map as the page draws it: points of every class in its colour, and what each one shows."""
+"""The data of the report's map: the points of every class, and what the page shows for each."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from scda.adapt.runs.tables import TargetRow
 from scda.models.files import printable
 from scda.models.names import UNKNOWN
 
-SIDE = 1000  # of the drawing, in its own units
+SIDE = 1000  # side of the drawing in SVG units
 _MARGIN = 40
 _TAG_LIFT = 28
-_RADII = (5.0, 11.0)  # least and most
-_GOLDEN_ANGLE = 137.508  # degrees: hues that follow one another stay apart
+_RADII = (5.0, 11.0)  # smallest and largest radius of a point
+_GOLDEN_ANGLE = 137.508  # degrees between successive hues, which keeps them distinct
 _GREY = "hsl(210 8% 55%)"
 
 
@@ -30,19 +30,19 @@ class Series:
     kind: str  # known | discovered | unknown
     colour: str
     points: list[tuple[float, float]]
-    tag: tuple[float, float] | None  # where the number of a discovered class stands
+    tag: tuple[float, float] | None  # position of a discovered class's number
 
 
 @dataclass(frozen=True)
 class Chart:
-    """The map's points and colours, and the small pictures of the whole page."""
+    """The points and colours of the map, and the sprite of small images for the whole page."""
 
     series: list[Series]
     radius: float
-    data: dict[str, Any]  # for the script: what each point is
+    data: dict[str, Any]  # facts about each point, for the script
     sprite: Sprite | None
-    cells: dict[str, tuple[int, int]]  # class id → column and row of its typical image
-    colours: dict[str, str]  # class id → its colour everywhere on the page
+    cells: dict[str, tuple[int, int]]  # class id → column and row of its most typical image
+    colours: dict[str, str]  # class id → CSS colour
 
     @property
     def legend(self) -> list[Series]:
@@ -62,7 +62,14 @@ def make_chart(
     sprite: Sprite | None,
     places: dict[str, tuple[float, float]],
 ) -> Chart:
-    """Return the map of the images that have a place."""
+    """Return the map of the target.
+
+    Args:
+        rows: Rows of discovery.csv.
+        groups: Classes of the run under their current names.
+        sprite: Small images, if the target can be read.
+        places: Path → position on the unit square; other images are not on the map.
+    """
     colours = _colours(groups)
     series, shown = [], []
     for class_id, label, kind in _classes(groups):
@@ -87,9 +94,9 @@ def make_chart(
 
 
 def _classes(groups: Groups) -> list[tuple[str, str, str]]:
-    """Return id, label and kind; known ones first, so that new ones are drawn over them."""
-    standing = [(g.class_id, g.label, g.kind) for g in groups.known + groups.discovered]
-    return ([(UNKNOWN, UNKNOWN, UNKNOWN)] if groups.dropped else []) + standing
+    """Return id, label and kind of each class; discovered ones last, so that they are on top."""
+    active = [(g.class_id, g.label, g.kind) for g in groups.known + groups.discovered]
+    return ([(UNKNOWN, UNKNOWN, UNKNOWN)] if groups.dropped else []) + active
 
 
 def _colours(groups: Groups) -> dict[str, str]:
@@ -110,7 +117,7 @@ def _place(x: float, y: float) -> tuple[float, float]:
 
 
 def _above(points: list[tuple[float, float]]) -> tuple[float, float]:
-    """Return a place over the middle half of the points: the others may lie anywhere."""
+    """Return a position above the middle half of the points, which outliers do not move."""
     xs, ys = np.array(points).T
     return round(float(np.median(xs)), 1), round(float(np.quantile(ys, 0.25)) - _TAG_LIFT, 1)
 
@@ -118,7 +125,7 @@ def _above(points: list[tuple[float, float]]) -> tuple[float, float]:
 def _facts(
     row: TargetRow, sprite: Sprite | None, places: dict[str, tuple[float, float]]
 ) -> list[Any]:
-    """Return place, cell (-1: none), file name and confidence in percent."""
+    """Return position, cell (-1 for none), file name and confidence in percent."""
     cell = sprite.places.get(row.path, -1) if sprite else -1
     return [*_place(*places[row.path]), cell, printable(row.path), round(100 * row.confidence)]
 
@@ -127,7 +134,7 @@ def _typical_cells(groups: Groups, sprite: Sprite | None) -> dict[str, tuple[int
     if sprite is None:
         return {}
     cells = {}
-    for group in groups.standing + groups.dropped:
+    for group in groups.active + groups.dropped:
         first = _first_in(group, sprite)
         if first is not None:
             row, column = divmod(first, sprite.columns)

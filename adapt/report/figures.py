@@ -1,4 +1,4 @@
-"""The report's figures as SVG elements; lines and text take the colour of the page around them."""
+"""The figures of the report as SVG elements; lines and text take the text colour of the page."""
 
 import functools
 import io
@@ -86,7 +86,7 @@ def curve_svg(rounds: Records, num_known: int, *, alone: bool = False) -> str:
 
 @styled
 def counts_svg(rounds: Records, num_known: int) -> str:
-    """Draw k* of every round, by each estimate, with the spread over k-means restarts."""
+    """Draw k* of every round by each estimator, with the spread over k-means restarts."""
     found = [record for record in rounds if "k_star" in record]
     if not found:
         return ""
@@ -115,7 +115,7 @@ def counts_svg(rounds: Records, num_known: int) -> str:
 
 @styled
 def losses_svg(records: Records) -> str:
-    """Draw every loss over the run, one line each; stages follow one another."""
+    """Draw one line per loss over all steps of the run."""
     intervals = [record for record in records if "step" in record]
     if not intervals:
         return ""
@@ -179,8 +179,8 @@ def new_figure(*, rows: int = 1, height: float = 2.9) -> tuple[Any, Any]:
     """Return a matplotlib figure and its axes, one above the other, for a `styled` function.
 
     Args:
-        rows: How many axes; they share x.
-        height: Inches; the width is 4.8.
+        rows: Number of axes, which share x.
+        height: Height in inches; the width is 4.8.
     """
     # The object interface: pyplot would keep state and look for a display.
     from matplotlib.figure import Figure
@@ -198,7 +198,7 @@ def as_svg(figure: Any, *, alone: bool = False) -> str:
 
 
 def _span(curve: dict[str, Any], num_known: int, k_scda: int) -> tuple[int, int]:
-    """Return how far below and above k* the restarts alone would have put it."""
+    """Return how far the counts of single restarts lie below and above k*."""
     alone = [
         max(1, math.ceil((k + curve["k_elbow"]) / 2) - num_known)
         for k in curve["k_accuracy_spread"]

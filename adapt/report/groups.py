@@ -1,4 +1,4 @@
-"""The classes as people see them now: names, merges and drops applied to a run's target images."""
+"""The classes of a run and their target images, with names, merges and drops applied."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from scda.models.bundle import CLUSTERS, NAMES, ClassInfo, Manifest
 from scda.models.index import Features, read_index
 from scda.models.names import UNKNOWN, Names, read_names
 
-_ALIKE = 3  # neighbours named per class
+_ALIKE = 3  # number of similar classes listed per class
 
 
 @dataclass(frozen=True)
 class Group:
-    """A class, what was merged into it, and the target images it holds."""
+    """A class, the classes merged into it, and the target images predicted as one of them."""
 
-    info: ClassInfo  # of the class that answers
+    info: ClassInfo  # the class that the others were merged into
     label: str
     kind: str  # known | discovered | unknown
-    merged: tuple[ClassInfo, ...]  # into it
+    merged: tuple[ClassInfo, ...]  # the classes merged into it
     rows: tuple[TargetRow, ...]
-    nearest_known: str | None  # label; None for a known class
-    alike: tuple[str, ...]  # class ids of what looks most like it, nearest first
+    nearest_known: str | None  # label of the nearest known class; None for a known class
+    alike: tuple[str, ...]  # ids of the most similar classes, nearest first
 
     @property
     def class_id(self) -> str:
@@ -32,7 +32,7 @@ class Group:
 
     @property
     def confidence(self) -> float:
-        """Mean confidence of its images, 0 to 1; 0 without an image."""
+        """Mean confidence of its images, 0 to 1; 0 if there are none."""
         return float(np.mean([row.confidence for row in self.rows])) if self.rows else 0.0
 
     @property
@@ -43,32 +43,32 @@ class Group:
 
 @dataclass(frozen=True)
 class Groups:
-    """All classes of a run, each once."""
+    """All classes of a run."""
 
     discovered: list[Group]  # largest first
     known: list[Group]  # in the order of the bundle
     dropped: list[Group]
-    answers: dict[str, str]  # class id → the id that answers for it, or `unknown`
-    labels: dict[str, str]  # class id, or `unknown` → what it is called
+    answers: dict[str, str]  # class id → id of the class it was merged into, or `unknown`
+    labels: dict[str, str]  # class id, or `unknown` → current label
 
     @property
-    def standing(self) -> list[Group]:
-        """All classes that are not dropped: discovered, then known."""
+    def active(self) -> list[Group]:
+        """All classes that are not dropped: the discovered ones, then the known ones."""
         return self.discovered + self.known
 
     def label_of(self, class_id: str) -> str:
-        """Return the label of the class that stands for another one."""
+        """Return the label under which a class is predicted after merges and drops."""
         return self.labels[self.answers[class_id]]
 
     def brief(self, class_id: str) -> str:
-        """Return what a class that answers is called where there is little room."""
+        """Return a short label of a class, such as `new 3` for one without a name."""
         label, number = self.labels[class_id], class_id.rpartition("-")[2]
         unnamed = label == class_id and number.isdecimal()
         return f"new {int(number)}" if unnamed else label
 
 
 def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Groups:
-    """Return the classes of a run under the names that people gave them.
+    """Return the classes of a run under their current names.
 
     Raises:
         GateError: If names.json or the index of centroids is damaged.
@@ -96,7 +96,7 @@ def centroids(path: Path) -> Features:
     """Return the centroids in an index, (C, D), in output order.
 
     Raises:
-        GateError: If the file is no index.
+        GateError: If the file is not an index.
     """
     index = read_index(path)
     return np.stack([index.reconstruct(number) for number in range(index.ntotal)])
@@ -134,7 +134,7 @@ def _merged_into(info: ClassInfo, manifest: Manifest, names: Names) -> tuple[Cla
 def _alike(
     vectors: Features, class_ids: list[str], answers: dict[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return per class the standing classes with the closest centroids, itself left out."""
+    """Return for each class the ids of the other active classes with the closest centroids."""
     cosines = vectors @ vectors.T
     found = {}
     for number, class_id in enumerate(class_ids):

@@ -1,5 +1,5 @@
 "use strict";
-// The map: the point nearest to the pointer, or reached with the arrow keys, shows its picture.
+// The map: the point nearest to the pointer, or reached with the arrow keys, shows its image.
 (() => {
   const drawing = document.getElementById("map");
   if (!drawing) return;

@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML page, pictures first, made from the files of a run alone."""
+"""The report: one self-contained HTML page, written from the files of a run alone."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ from scda.adapt.evaluation.confusions import Truth
 from scda.adapt.report import figures
 from scda.adapt.report.chart import Chart, make_chart
 from scda.adapt.report.groups import Groups, make_groups
-from scda.adapt.report.sheets import Picture, Sheet, from_exemplars, make_sheets, outliers
+from scda.adapt.report.sheets import Sheet, SheetImage, from_exemplars, make_sheets, outliers
 from scda.adapt.report.thumbnails import Thumbnails, make_thumbnails
 from scda.adapt.runs.folder import RunFolder, read_config
 from scda.adapt.runs.tables import TargetRow, read_discovery, read_rejected
@@ -33,46 +33,46 @@ class _Run:
 
     folder: RunFolder
     manifest: Manifest
-    config: dict[str, Any]  # all of config.json
+    config: dict[str, Any]  # content of config.json
     records: list[dict[str, Any]]
     rows: list[TargetRow]
     groups: Groups
 
     @property
     def target(self) -> Path | None:
-        """The target folder, if it is still there."""
+        """The target folder; None if it no longer exists."""
         name = self.config.get("target")
         return Path(name) if name and Path(name).is_dir() else None
 
 
 @dataclass(frozen=True)
-class _Pictures:
-    """Every sheet as it can be shown, and where its pictures are."""
+class _ReportImages:
+    """The contact sheets and the images on them."""
 
     sheets: dict[str, Sheet]
-    bare: frozenset[str]  # classes that show the bundle's pictures, for want of their own
-    exemplars: dict[str, str]  # the addresses of those
-    thumbnails: Thumbnails  # of images of the target
-    far: list[Picture]  # outliers
+    bare: frozenset[str]  # classes without readable target images, shown by their exemplars
+    exemplars: dict[str, str]  # path in the bundle → data URL
+    thumbnails: Thumbnails  # images of the target
+    far: list[SheetImage]  # outliers
 
 
 def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) -> Path:
     """Write RUN/report.html and return its path.
 
     Args:
-        root: The run.
-        reporter: Told what takes time.
-        truth: What a labelled target says of the bundle, if there is one.
+        root: Folder of the run.
+        reporter: Reporter of the progress.
+        truth: Metrics and confusions on a labelled target; None leaves that section out.
 
     Raises:
-        UsageError: If `root` is no finished run.
-        GateError: If its files are damaged.
+        UsageError: If `root` is not a finished run.
+        GateError: If files of the run are damaged.
     """
     run = _read(root)
     places = read_map(run.folder.map)
-    pictures = _pictures(run, places, reporter)
-    chart = make_chart(run.rows, run.groups, pictures.thumbnails.sprite, places)
-    page = _render(run, pictures, chart, truth)
+    images = _load_images(run, places, reporter)
+    chart = make_chart(run.rows, run.groups, images.thumbnails.sprite, places)
+    page = _render(run, images, chart, truth)
     write_atomically(run.folder.report, page)
     return run.folder.report
 
@@ -82,36 +82,35 @@ def _read(root: Path) -> _Run:
     if not run.bundle.is_dir():
         raise UsageError(f"{root}: found no bundle; expected a finished run")
     manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
-    strangers = {name for row in rows for name in (row.cluster, row.second)}
-    strangers -= set(manifest.class_ids)
-    if strangers:
-        stranger = min(strangers)
-        raise GateError(f"{run.discovery}: {stranger!r} is not a class of the bundle beside it")
+    unknown_ids = {name for row in rows for name in (row.cluster, row.second)}
+    unknown_ids -= set(manifest.class_ids)
+    if unknown_ids:
+        raise GateError(f"{run.discovery}: {min(unknown_ids)!r} is not a class of {run.bundle}")
     groups = make_groups(run.bundle, manifest, rows)
     return _Run(run, manifest, read_config(run), run.records(), rows, groups)
 
 
-def _pictures(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Pictures:
+def _load_images(run: _Run, places: dict[str, Any], reporter: Reporter) -> _ReportImages:
     sheets, far = make_sheets(run.groups), outliers(run.rows, run.groups)
     made = _NOTHING
     if run.target:
-        singles = [p.name for sheet in sheets.values() for p in sheet.pictures]
-        singles += [picture.name for picture in far]
-        first = [sheet.typical[0].name for sheet in sheets.values() if sheet.typical]
-        reporter.say(f"reading pictures for the report from {run.target}")
-        reporter.begin("pictures", len({*singles, *places}))
-        cells = list(dict.fromkeys([*places, *first]))
+        singles = [p.name for sheet in sheets.values() for p in sheet.images]
+        singles += [image.name for image in far]
+        most_typical = [sheet.typical[0].name for sheet in sheets.values() if sheet.typical]
+        reporter.say(f"reading images for the report from {run.target}")
+        reporter.begin("images", len({*singles, *places}))
+        cells = list(dict.fromkeys([*places, *most_typical]))
         made = make_thumbnails(run.target, singles, cells, on_progress=reporter.done)
     bare = frozenset(
-        i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.pictures)
+        i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.images)
     )
     sheets |= {class_id: from_exemplars(sheets[class_id]) for class_id in bare}
-    names = [picture.name for class_id in bare for picture in sheets[class_id].pictures]
+    names = [image.name for class_id in bare for image in sheets[class_id].images]
     exemplars = make_thumbnails(run.folder.bundle, names, [], on_progress=lambda done, total: None)
-    return _Pictures(sheets, bare, exemplars.urls, made, far)
+    return _ReportImages(sheets, bare, exemplars.urls, made, far)
 
 
-def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -> str:
+def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None) -> str:
     environment = Environment(
         loader=PackageLoader("scda.adapt.report", "."),
         autoescape=True,
@@ -131,7 +130,7 @@ def _render(run: _Run, pictures: _Pictures, chart: Chart, truth: Truth | None) -
         manifest=run.manifest,
         notes=[_headed(note) for note in run.manifest.run.get("notes", [])],
         groups=run.groups,
-        pictures=pictures,
+        images=images,
         chart=chart,
         rounds=rounds,
         target=run.config.get("target", "the target folder"),

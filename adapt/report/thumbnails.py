@@ -1,4 +1,4 @@
-"""Small pictures for a page: JPEGs of single images, and one sprite of very small ones."""
+"""Small copies of images for a page: single JPEGs, and one sprite of very small ones."""
 
 import base64
 import io
@@ -14,16 +14,16 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import decode, open_image, read_bytes
 
-SHEET_PX = 128  # longer side of a picture on a contact sheet
-_SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG
-_SPRITE_PIXELS = 4_500_000  # about 1 MB
-_CELL_PX = (36, 88)  # least and most
+SHEET_PX = 128  # longer side of an image on a contact sheet
+_SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG quality
+_SPRITE_PIXELS = 4_500_000  # size of the sprite, about 1 MB as JPEG
+_CELL_PX = (36, 88)  # smallest and largest side of a cell
 _MEAN_GREY = (128, 128, 128)
 
 
 @dataclass(frozen=True)
 class Sprite:
-    """Many square cells in one picture, row after row."""
+    """Square cells in one image, row by row."""
 
     url: str  # data URL
     cell_px: int
@@ -33,11 +33,11 @@ class Sprite:
 
 @dataclass(frozen=True)
 class Thumbnails:
-    """The pictures of one page."""
+    """The small images of one page."""
 
     urls: dict[str, str]  # name → data URL
     sprite: Sprite | None
-    unreadable: int  # files that were images and are not now
+    unreadable: int  # number of files that can no longer be read
 
 
 def make_thumbnails(
@@ -47,15 +47,15 @@ def make_thumbnails(
     *,
     on_progress: Callable[[int, int], None],
 ) -> Thumbnails:
-    """Return the pictures of the named files; each file is read once.
+    """Return small copies of the named files; each file is read once.
 
     Args:
-        folder: What the names are relative to.
-        singles: Names of pictures that stand alone.
-        cells: Names of those in the sprite.
-        on_progress: Called with how many files are done, and of how many.
+        folder: Folder that the names are relative to.
+        singles: Names of the single images.
+        cells: Names of the images in the sprite.
+        on_progress: Called with the number of finished files and the number of all files.
     """
-    wanted = list(dict.fromkeys([*singles, *cells]))
+    names = list(dict.fromkeys([*singles, *cells]))
     alone, in_sprite, cell_px = set(singles), set(cells), cell_size(len(cells))
     urls: dict[str, str] = {}
     small: dict[str, Image.Image] = {}
@@ -69,8 +69,8 @@ def make_thumbnails(
 
     unreadable = 0
     with ThreadPoolExecutor(usable_cpus()) as pool:
-        for number, (name, made) in enumerate(zip(wanted, pool.map(read, wanted), strict=True)):
-            on_progress(number + 1, len(wanted))
+        for number, (name, made) in enumerate(zip(names, pool.map(read, names), strict=True)):
+            on_progress(number + 1, len(names))
             if made is None:
                 unreadable += 1
                 continue
@@ -83,13 +83,13 @@ def make_thumbnails(
 
 
 def cell_size(count: int) -> int:
-    """Return the side of a cell, so that the sprite of `count` cells stays about 1 MB."""
+    """Return the side of a cell in pixels, such that a sprite of `count` cells takes about 1 MB."""
     least, most = _CELL_PX
     return max(least, min(most, math.isqrt(_SPRITE_PIXELS // max(1, count))))
 
 
 def data_url(jpeg: bytes) -> str:
-    """Return a JPEG as an address that holds it."""
+    """Return a JPEG as a data URL."""
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 

@@ -115,8 +115,8 @@ def _reviewed(manifest: Manifest, names: Names) -> dict[str, str]:
     named = [i for i in names.labels if i not in known]
     if not named and not set(names.merges.values()) & set(known):
         raise UsageError("no discovered class has a name yet; name one with scda-adapt review")
-    standing = [i for i in manifest.class_ids if names.resolve(i) == i]
-    return {i: naming.label(names, i) for i in standing if i in known or i in named}
+    active = [i for i in manifest.class_ids if names.resolve(i) == i]
+    return {i: naming.label(names, i) for i in active if i in known or i in named}
 
 
 def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:

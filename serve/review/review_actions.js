@@ -3,7 +3,7 @@
 
 const classOf = (id) => state.classes.find((info) => info.class_id === id);
 
-function standing(id) {
+function isActive(id) {
   const info = classOf(id);
   return info && !info.merged_into && !info.dropped;
 }
@@ -19,7 +19,7 @@ async function sendName(id) {
   const name = cards.get(id).querySelector(".name input");
   const label = name.value;
   if (label.trim() === name.dataset.saved) return true;
-  const holder = state.classes.find((info) => info.label === label.trim() && standing(info.class_id));
+  const holder = state.classes.find((info) => info.label === label.trim() && isActive(info.class_id));
   if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name removed")) {
     if (name.value === label) name.value = name.dataset.saved; // as it was saved, without surrounding space
     return true;
@@ -74,7 +74,7 @@ async function undo() {
 }
 
 function toggleMark(id) {
-  if (!standing(id)) return;
+  if (!isActive(id)) return;
   marked = marked.includes(id) ? marked.filter((other) => other !== id) : [...marked, id];
   showMarked();
 }

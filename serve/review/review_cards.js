@@ -3,7 +3,7 @@
 
 function show(next) {
   state = next;
-  marked = marked.filter((id) => standing(id));
+  marked = marked.filter((id) => isActive(id));
   for (const info of state.classes) update(cards.get(info.class_id) || makeCard(info), info);
   const discovered = state.classes.filter((info) => info.kind === "discovered");
   const open = discovered.filter((info) => !info.merged_into && !info.dropped);
@@ -119,7 +119,7 @@ function memberLine(info) {
 function fillMergeChoices(select, info) {
   const others = state.classes.filter(
     (other) =>
-      other.class_id !== info.class_id && standing(other.class_id) && (other.kind === "known" || other.named)
+      other.class_id !== info.class_id && isActive(other.class_id) && (other.kind === "known" || other.named)
   );
   const choices = others.map((other) => new Option(other.label, other.class_id));
   select.replaceChildren(new Option("merge into …", ""), ...choices);

@@ -42,8 +42,8 @@ async function onNameKey(event, id) {
 function nextUnnamed(id) {
   const ids = state.classes.map((info) => info.class_id);
   const later = [...ids.slice(ids.indexOf(id) + 1), ...ids.slice(0, ids.indexOf(id))];
-  const next = later.find((other) => classOf(other).kind === "discovered" && standing(other) && !classOf(other).named);
-  cards.get(standing(next) ? next : id).focus();
+  const next = later.find((other) => classOf(other).kind === "discovered" && isActive(other) && !classOf(other).named);
+  cards.get(isActive(next) ? next : id).focus();
 }
 
 const KEYS = {
@@ -63,7 +63,7 @@ const CARD_KEYS = {
   n: edit,
   m: toggleMark,
   r: (id) => cards.get(id).querySelector(".merge-into").focus(),
-  d: (id) => (standing(id) ? classOf(id).kind === "discovered" && drop(id) : restore(id)),
+  d: (id) => (isActive(id) ? classOf(id).kind === "discovered" && drop(id) : restore(id)),
   o: (id) => state.why_no_images || openImages(id),
 };
 

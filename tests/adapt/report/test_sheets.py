@@ -59,15 +59,15 @@ def test_borderline_are_those_of_least_margin_with_the_other_class(bundle: Path)
     assert found.borderline[0].alt == "image between discovered-000 and blue"
 
 
-def test_no_picture_is_twice_on_a_sheet(bundle: Path) -> None:
-    names = [picture.name for picture in sheet(bundle, ROWS[40:50]).pictures]
+def test_no_image_is_twice_on_a_sheet(bundle: Path) -> None:
+    names = [image.name for image in sheet(bundle, ROWS[40:50]).images]
     assert len(names) == len(set(names)) == 10
 
 
-def test_the_more_classes_the_fewer_pictures(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scda.adapt.report.sheets._PICTURES", 40)
+def test_the_more_classes_the_fewer_images(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scda.adapt.report.sheets._TOTAL_IMAGES", 40)
     found = make_sheets(groups(bundle))
-    assert {len(found[class_id].pictures) for class_id in (BLUE, D0)} == {8}
+    assert {len(found[class_id].images) for class_id in (BLUE, D0)} == {8}
 
 
 def test_a_given_name_is_on_the_sheet_and_in_the_texts(bundle: Path) -> None:
@@ -93,12 +93,12 @@ def test_a_dropped_class_stands_apart(bundle: Path) -> None:
     assert [group.class_id for group in found.discovered] == [D1]
     assert [group.class_id for group in found.dropped] == [D0]
     assert found.label_of(D0) == "unknown"
-    assert len(make_sheets(found)[D0].pictures) == 16
-    assert all(D0 not in group.alike for group in found.standing)
+    assert len(make_sheets(found)[D0].images) == 16
+    assert all(D0 not in group.alike for group in found.active)
 
 
 def test_what_looks_alike_has_the_nearest_centroid(bundle: Path) -> None:
-    found = {group.class_id: group for group in groups(bundle).standing}
+    found = {group.class_id: group for group in groups(bundle).active}
     # Yellow is red and green, cyan is blue and green.
     assert set(found[D0].alike[:2]) == {GREEN, RED}
     assert set(found[D1].alike[:2]) == {BLUE, GREEN}
@@ -109,19 +109,19 @@ def test_largest_discovered_classes_come_first(bundle: Path) -> None:
     assert [group.class_id for group in groups(bundle, rows).discovered] == [D1, D0]
 
 
-def test_a_class_without_images_has_the_bundles_pictures(bundle: Path) -> None:
+def test_a_class_without_images_has_the_bundles_images(bundle: Path) -> None:
     bare = sheet(bundle, [])
-    assert bare.pictures == []
+    assert bare.images == []
     assert bare.group.confidence == 0
-    (picture,) = from_exemplars(bare).typical
-    assert picture.name == f"exemplars/{D0}/0.jpg"
+    (image,) = from_exemplars(bare).typical
+    assert image.name == f"exemplars/{D0}/0.jpg"
 
 
 def test_outliers_come_farthest_first(bundle: Path) -> None:
     rows = [row(3, D0, outlier=True), row(9, BLUE, outlier=True), row(15, D0)]
     found = outliers(rows, groups(bundle, rows))
-    assert [picture.name for picture in found] == [f"{BLUE}-09.jpg", f"{D0}-03.jpg"]
-    assert found[0].alt == "outlier 1, called blue"
+    assert [image.name for image in found] == [f"{BLUE}-09.jpg", f"{D0}-03.jpg"]
+    assert found[0].alt == "outlier 1, predicted as blue"
 
 
 def test_a_new_class_without_a_name_is_briefly_its_number(bundle: Path) -> None:

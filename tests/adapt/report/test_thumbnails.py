@@ -29,7 +29,7 @@ def close(found: object, wanted: tuple[int, int, int]) -> bool:
     return all(abs(a - b) < 12 for a, b in zip(found, wanted, strict=True))
 
 
-def test_a_single_picture_keeps_its_shape_and_grows_never(folder: Path) -> None:
+def test_a_single_image_keeps_its_shape_and_grows_never(folder: Path) -> None:
     made = make_thumbnails(
         folder, ["red.jpg", "blue.png"], [], on_progress=lambda done, total: None
     )
@@ -38,7 +38,7 @@ def test_a_single_picture_keeps_its_shape_and_grows_never(folder: Path) -> None:
     assert made.sprite is None
 
 
-def test_every_cell_of_the_sprite_is_its_picture(folder: Path) -> None:
+def test_every_cell_of_the_sprite_is_its_image(folder: Path) -> None:
     names = ["blue.png", "red.jpg"]
     sprite = make_thumbnails(folder, [], names, on_progress=lambda done, total: None).sprite
     assert sprite

@@ -30,9 +30,9 @@ def about(tmp_path: Path) -> LabellingInfo:
 
 def row(about: LabellingInfo, path: str, class_id: str, *, review: bool = False) -> Row:
     about.file(Row(path, BAD.answer)).write_bytes(path.encode("utf-8", "surrogateescape"))
-    (standing,) = [one for one in CLASSES if one.class_id == class_id]
+    (active,) = [one for one in CLASSES if one.class_id == class_id]
     answer = dataclasses.replace(
-        PREDICTION, class_id=class_id, label=standing.label, kind=standing.kind
+        PREDICTION, class_id=class_id, label=active.label, kind=active.kind
     )
     return Row(path, answer, review)
 
