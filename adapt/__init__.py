@@ -1,7 +1,7 @@
-"""How a model is made: scan, pre-train, discover, retrain, evaluate, report; the command line.
+"""Training: scan, pre-train, discover, retrain, export, evaluate, report; and the command line.
 
-The package can be called: `scda.adapt(features, labels, target_features)` adapts to features in
-NumPy arrays, see `scda.adapt.pipeline.arrays.adapt`.
+The package is callable: `scda.adapt(features, labels, target_features)` adapts to features in
+NumPy arrays; see `scda.adapt.pipeline.arrays.adapt`.
 """
 
 import sys

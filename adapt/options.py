@@ -1,6 +1,6 @@
-"""An option of a config, stated once: its default, its help, what it allows and where it shows.
+"""Options of the configuration: default, help, allowed values and visibility, each stated once.
 
-The command line, the TOML reader, the check and the tables of the documentation read it from here.
+The command line, the TOML reader, the checks and the tables of the documentation read them here.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """One option; its bounds hold for every number of a list."""
+    """One option; its bounds apply to every number of a list."""
 
     name: str
     type: type  # str, int, float, bool, or tuple for whole numbers
@@ -42,7 +42,7 @@ class Option:
 
     @property
     def allowed(self) -> str:
-        """What a value may be, in words; empty where the type says it all."""
+        """Description of the allowed values; empty if the type is the only condition."""
         if self.choices:
             *others, last = self.choices
             return f"{', '.join(others)} or {last}"
@@ -55,17 +55,17 @@ class Option:
         return " and ".join(f"{word} {n}" for word, n in bounds.items() if math.isfinite(n))
 
     def check(self, value: Any) -> None:
-        """Accept a value of the right type and within bounds.
+        """Check the type and the bounds of a value.
 
         Raises:
-            UsageError: If it is another one, with what was found and what was expected.
+            UsageError: If the value is not allowed.
         """
         if expected := self._expected_instead_of(value):
             found = list(value) if isinstance(value, tuple) else value
             raise UsageError(f"{self.name} is {found!r}; expected {expected}")
 
     def _expected_instead_of(self, value: Any) -> str:
-        """Return what was expected, or nothing where the value is right."""
+        """Return what was expected, or an empty text if the value is allowed."""
         if not self._has_type(value):
             return _KINDS[self.type]
         if self.type is str:

@@ -1,1 +1,1 @@
-"""The command line: one file per command, the only place that touches both sides, lazily."""
+"""The command line: one file per command; imports `adapt` and `serve` only when a command runs."""

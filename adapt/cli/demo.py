@@ -1,4 +1,4 @@
-"""`scda-adapt demo`: a whole run on images that install with the package."""
+"""`scda-adapt demo`: a whole run on images that are installed with the package."""
 
 from pathlib import Path
 from typing import Annotated

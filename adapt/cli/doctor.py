@@ -1,4 +1,4 @@
-"""`scda-adapt doctor`: what is installed and what is wrong with it."""
+"""`scda-adapt doctor`: a check of the installation."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line on standard error where it failed."""
+"""Exit codes of the commands, and the one line on standard error if a command fails."""
 
 import signal
 import sys
@@ -16,20 +16,20 @@ _RESUMABLE = {"train", "label"}
 
 
 class ExitCode(IntEnum):
-    """What the exit code of `scda-adapt` means."""
+    """Exit codes of `scda-adapt`."""
 
     SUCCESS = 0
     INTERNAL_ERROR = 1
-    USAGE = UsageError.exit_code  # a wrong option, path or setting
-    SOME_INPUTS_FAILED = 3  # the command is done; some files could not be used
-    DATA = DataError.exit_code  # the images cannot be used for this
-    GATE = GateError.exit_code  # a check of a bundle or of training failed
+    USAGE = UsageError.exit_code  # wrong option, path or setting
+    SOME_INPUTS_FAILED = 3  # finished, but some files could not be used
+    DATA = DataError.exit_code  # unusable images
+    GATE = GateError.exit_code  # failed check of a bundle or of training
     INTERRUPTED = 128 + signal.SIGINT
     TERMINATED = 128 + signal.SIGTERM
 
 
 def run(app: typer.Typer) -> NoReturn:
-    """Run a command and exit; an error that a user can cause is one line on standard error."""
+    """Run a command and exit; errors that a user can cause are printed as one line."""
     signal.signal(signal.SIGTERM, _terminate)
     sys.exit(_exit_code(app))
 
@@ -40,7 +40,7 @@ def _exit_code(app: typer.Typer) -> int:
     except ScdaError as error:
         return _fail(error.exit_code, str(error))
     except TyperException as error:
-        message = error.format_message()  # empty where the help was shown instead
+        message = error.format_message()  # empty if the help was shown instead
         return _fail(ExitCode.USAGE, message) if message else ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
@@ -48,7 +48,7 @@ def _exit_code(app: typer.Typer) -> int:
         return _fail(ExitCode.TERMINATED, f"terminated{_advice()}")
     except OSError as error:  # a full disk, a read-only folder
         return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror}")
-    except Exception as error:  # the outermost shell: whatever arrives here is a bug
+    except Exception as error:  # only an internal error gets this far
         return _crash(error)
     # Typer, too, answers Ctrl-C with this code.
     return _fail(code, f"interrupted{_advice()}") if code == ExitCode.INTERRUPTED else code

@@ -1,4 +1,4 @@
-"""`scda-adapt inspect`: the contents of a bundle."""
+"""`scda-adapt inspect`: show the contents of a bundle."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`scda-adapt label`: a folder of images becomes a table of labels."""
+"""`scda-adapt label`: label a folder of images as a table."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""scda-adapt: the commands, put together. Each imports what it needs when it runs."""
+"""`scda-adapt`: all commands in one application; a command imports what it needs when it runs."""
 
 from typing import NoReturn
 

@@ -1,4 +1,4 @@
-"""`scda-adapt names`: the names of classes from the shell."""
+"""`scda-adapt names`: edit the names of classes from the shell."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +36,7 @@ def names(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """Name, merge and drop classes; a call applies all of its changes or none."""
+    """Name, merge and drop classes; a call makes all of its edits or none."""
     from scda.models.bundle import NAMES, bundle_folder, read_manifest
     from scda.models.names import read_names
     from scda.models.naming import change_names

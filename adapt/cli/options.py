@@ -1,4 +1,4 @@
-"""Options that commands share, and those of `train`, which come from the config."""
+"""Options shared by commands, and the options of `train`, which come from the configuration."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ Target = Annotated[
 
 
 def with_config_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command, in place of its `**options`, an option for each one the config shows."""
+    """Replace `**options` of a command by the visible options of the configuration."""
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     parameters = [*own, *_parameters()]
@@ -38,7 +38,7 @@ def with_config_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def given(context: typer.Context, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that the command line gave, without those left at their defaults."""
+    """Return the options given on the command line, without those left at their defaults."""
     sources = {name: context.get_parameter_source(name) for name in options}
     return {n: v for n, v in options.items() if (s := sources[n]) and s.name == "COMMANDLINE"}
 

@@ -1,4 +1,4 @@
-"""What commands print: one JSON object, or a table of names and values."""
+"""Output of commands: one JSON object, or a table of names and values."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 
 def print_table(fields: Mapping[str, Any]) -> None:
-    """Print one line per name and value; a list is one line as well."""
+    """Print one line per name and value; a list takes one line as well."""
     width = max(map(len, fields))
     for name, value in fields.items():
         text = (", ".join(value) or "none") if isinstance(value, list) else value
@@ -22,7 +22,7 @@ def print_table(fields: Mapping[str, Any]) -> None:
 
 
 def print_report_hint(bundle: Path) -> None:
-    """Say how the report, which does not follow names by itself, gets the current ones."""
+    """Print the command that writes the current names into the report."""
     run = bundle.resolve().parent
     if (run / "report.html").is_file():
         typer.echo(f"run `scda-adapt report {run}` to write the names into the report", err=True)

@@ -1,4 +1,4 @@
-"""The model of a bundle, loaded when a command needs it."""
+"""Load the model of a bundle for a command."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ def load(bundle: Path, *, provider: str = "auto", threads: int = 0) -> "Predicto
     """Return the verified model of a bundle or a run.
 
     Raises:
-        UsageError: If it does not exist, or the provider cannot be had.
+        UsageError: If it does not exist, or the provider is not available.
         GateError: If it is damaged.
     """
     from scda.models.bundle import bundle_folder

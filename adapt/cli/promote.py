@@ -1,4 +1,4 @@
-"""`scda-adapt promote`: reviewed target images become the next training's source."""
+"""`scda-adapt promote`: write reviewed target images as the source of the next training."""
 
 from pathlib import Path
 from typing import Annotated

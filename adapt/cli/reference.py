@@ -1,4 +1,4 @@
-"""The command line reference in Markdown, made from the commands themselves.
+"""The command line reference in Markdown, generated from the commands.
 
 `python -m scda.adapt.cli.reference commands` prints every command with its options, and
 `python -m scda.adapt.cli.reference options` the options of the configuration, those of a TOML file
@@ -20,7 +20,7 @@ _TYPES = {str: "text", int: "whole number", float: "number", bool: "true or fals
 
 
 def commands() -> str:
-    """Return every command: what it does, its usage, its arguments and its options."""
+    """Return the description, usage, arguments and options of every command."""
     group: Any = typer.main.get_command(app)
     return "\n".join(_command(name, command) for name, command in group.commands.items())
 

@@ -1,4 +1,4 @@
-"""`scda-adapt report`: the report of a run, with the current names."""
+"""`scda-adapt report`: rewrite the report of a run with the current names."""
 
 from pathlib import Path
 from typing import Annotated

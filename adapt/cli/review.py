@@ -1,4 +1,4 @@
-"""`scda-adapt review`: the discovered classes on a local page."""
+"""`scda-adapt review`: review the discovered classes on a local page."""
 
 from contextlib import suppress
 from typing import Annotated
@@ -29,6 +29,6 @@ def review(
             typer.echo(note, err=True)
 
     folder = bundle_folder(bundle)
-    with suppress(KeyboardInterrupt, Terminated):  # the ordinary end
+    with suppress(KeyboardInterrupt, Terminated):  # the usual way to end it
         serve_review(folder, port=port, target=target, browser=browser, on_address=announce)
     print_report_hint(folder)

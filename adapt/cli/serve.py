@@ -1,4 +1,4 @@
-"""`scda-adapt serve`: a bundle behind an HTTP endpoint."""
+"""`scda-adapt serve`: serve a bundle over HTTP."""
 
 import os
 from typing import Annotated
@@ -21,6 +21,6 @@ def serve(
     from scda.serve.http.command import serve_command
 
     folder = bundle_folder(bundle)
-    load(folder)  # a damaged bundle is one line here, not a worker that dies
+    load(folder)  # reports a damaged bundle in one line, before workers would die of it
     argv, environment = serve_command(folder, host=host, port=port, workers=workers)
     os.execvpe(argv[0], argv, environment)  # this process becomes the server

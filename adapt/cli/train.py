@@ -1,4 +1,4 @@
-"""`scda-adapt train`: two folders become a run with a bundle and a report."""
+"""`scda-adapt train`: train on two folders; write a run with a bundle and a report."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

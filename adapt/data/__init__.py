@@ -1,1 +1,1 @@
-"""Folders of images: scanned, read, and turned into cached features."""
+"""Folders of images: scanning, reading, and the cache of their features."""

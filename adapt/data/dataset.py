@@ -1,4 +1,4 @@
-"""The data of a job: two folders of files as features, and the files that were left out."""
+"""The data of a job: features of the source and target images, and the unusable files."""
 
 import dataclasses
 import hashlib
@@ -31,7 +31,7 @@ from scda.models.networks.weights import Notify
 
 @dataclass(frozen=True)
 class Labelled:
-    """Images with a class, as a backbone sees them."""
+    """Backbone features of labelled images."""
 
     features: Tensor  # (N, D_backbone)
     labels: Tensor  # (N,)
@@ -39,7 +39,7 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The folders of a run, its configuration, and what to do with an earlier run."""
+    """The folders and the configuration of a run, and whether it resumes or replaces one."""
 
     source: Path
     target: Path
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Data:
-    """Both domains as features, with the files that were left out."""
+    """The features of both domains, and the unusable files."""
 
     source: Labelled
     target: torch.Tensor
@@ -66,7 +66,7 @@ class Data:
 
 
 def plan(job: Job) -> dict[str, Any]:
-    """Return what `train` would do, from the files' headers alone: counts and config.
+    """Return the counts and configuration of a run, from the headers of the files alone.
 
     Raises:
         UsageError: If a path or an option is wrong.
@@ -89,10 +89,10 @@ def plan(job: Job) -> dict[str, Any]:
 
 
 def check_apart(job: Job) -> None:
-    """Refuse a run or cache inside the images: the next training would take it for images.
+    """Check that neither run nor cache is inside the images, where they would be trained on.
 
     Raises:
-        UsageError: If one lies there.
+        UsageError: If one of them is.
     """
     for place in (job.out, job.cache):
         for images in (job.source, job.target):
@@ -107,7 +107,7 @@ def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbo
 
     Args:
         config: Configuration of the job.
-        say: Called with what is downloaded, and from where.
+        say: Called with a line about each download.
 
     Raises:
         UsageError: If the backbone, its weights or the device is not available.
@@ -120,10 +120,10 @@ def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbo
 def read_data(
     job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone, reporter: Reporter
 ) -> Data:
-    """Return both domains as features; a class without a usable image is left out.
+    """Return the features of both domains; a class without a usable image is left out.
 
     Raises:
-        DataError: If what is left cannot be trained on.
+        DataError: If the remaining images cannot be trained on.
         UsageError: If the feature cache cannot be used.
     """
     files = [(name, path) for name, paths in source.classes.items() for path in paths]
@@ -185,7 +185,7 @@ def _extract(
 
 
 def _put_together(own: Extracted) -> Extracted:
-    """Return what all processes extracted, in the order of the files."""
+    """Return the extracted features of all processes in the order of the files."""
     others = distributed.all_gather_object(dataclasses.replace(own, features=own.features[:0]))
     return Extracted(
         [path for found in others for path in found.paths],

@@ -1,7 +1,7 @@
-"""Features of the frozen backbone: computed once by ONNX Runtime, kept by content.
+"""Features of the frozen backbone: computed once with ONNX Runtime and cached by content.
 
-The cache is one SQLite file per backbone and preprocessing: two runs may write at once, and a
-killed one loses no more than the batches under way.
+The cache is one SQLite file per backbone and preprocessing: two runs may write at the same time,
+and a killed run loses only its unfinished batches.
 """
 
 import hashlib
@@ -28,13 +28,13 @@ from scda.models.networks.network import PixelBackbone
 from scda.models.preprocess import Pixels, Preprocessing
 from scda.models.session import Session
 
-BATCH = 32  # images; always full, so that a value does not depend on its neighbours' number
+BATCH = 32  # images; always full, so that features do not depend on the batch size
 _LOCK_TIMEOUT_SECONDS = 120
 
 
 @dataclass(frozen=True)
 class Extracted:
-    """The usable images among `paths`, in their order, and why the others are not."""
+    """The usable images in the order of `paths`, and the reasons why others are unusable."""
 
     paths: list[Path]
     features: NDArray[np.float32]  # (N, D_backbone)
@@ -43,7 +43,7 @@ class Extracted:
 
 
 class FeatureCache:
-    """Feature vectors by the SHA-256 of the image file."""
+    """Cached feature vectors by the SHA-256 of the image file."""
 
     def __init__(self, folder: Path, backbone: Backbone) -> None:
         """Open or create the file for this backbone and its preprocessing.
@@ -66,7 +66,7 @@ class FeatureCache:
         return {row[0] for row in self._db.execute("SELECT digest FROM features")}
 
     def add(self, digests: Sequence[str], features: NDArray[np.float32]) -> None:
-        """Store (N, D) features; those in the cache already stay as they are."""
+        """Store features (N, D); features that are cached already stay as they are."""
         rows = [(digest, row.tobytes()) for digest, row in zip(digests, features, strict=True)]
         with self._db:
             self._db.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
@@ -138,7 +138,7 @@ def _extract(
             on_progress(done)
         network.send()
     finally:
-        network.keep()  # a stopped run keeps what is computed
+        network.keep()  # a stopped run keeps the computed features
     rows = [cache.get(digest) for digest in found.values()]
     features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
     return Extracted(list(found), features, list(found.values()), rejected)
@@ -147,15 +147,15 @@ def _extract(
 @dataclass(frozen=True)
 class _Image:
     digest: str
-    pixels: Pixels | None  # None where the cache has its features
+    pixels: Pixels | None  # None if its features are cached
 
 
 @dataclass
 class _Network:
     """The backbone in ONNX Runtime, exported when the first image is not in the cache.
 
-    On a CPU a few batches run side by side, each on one thread: threads that share a batch wait
-    for each other.
+    On a CPU several batches run in parallel with one thread each, because threads that share a
+    batch wait for each other.
     """
 
     backbone: Backbone
@@ -186,7 +186,7 @@ class _Network:
         self.keep(min(self.lanes, session.at_once))
 
     def keep(self, most: int = 0) -> None:
-        """Store results in the cache until at most `most` batches are under way."""
+        """Store results in the cache until at most `most` batches are running."""
         while len(self._under_way) > most:
             digests, features = self._under_way.popleft()
             self.cache.add(digests, features.result())

@@ -1,4 +1,4 @@
-"""The files behind a feature matrix, by row."""
+"""The image file of each row of a feature matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Images:
     paths: Sequence[Path]
 
     def names(self) -> list[str]:
-        """Return the paths relative to the folder, with `/`."""
+        """Return the paths relative to the folder, with `/` between folders."""
         return [path.relative_to(self.root).as_posix() for path in self.paths]
 
     def read(self, row: int) -> Image.Image:

@@ -1,4 +1,4 @@
-"""The files in the source and target folders, before any image is read."""
+"""List the files in the source and target folders, without reading images."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +23,16 @@ class SourceFiles:
 
     root: Path
     classes: dict[str, tuple[Path, ...]]
-    hidden: int  # files and folders skipped
+    hidden: int  # number of skipped files and folders
 
 
 @dataclass(frozen=True)
 class TargetFiles:
-    """The files under the target folder; sub-folder names mean nothing."""
+    """The files under the target folder; the names of sub-folders have no meaning."""
 
     root: Path
     paths: tuple[Path, ...]
-    hidden: int  # files and folders skipped
+    hidden: int  # number of skipped files and folders
 
 
 def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> SourceFiles:
@@ -40,7 +40,7 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
 
     Raises:
         UsageError: If `root` is not a readable folder.
-        DataError: If it holds no class folder.
+        DataError: If it has no class folder.
     """
     _require_folder(root, role)
     folders = visible_folders(root)
@@ -55,7 +55,7 @@ def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
 
     Raises:
         UsageError: If `root` is not a folder.
-        DataError: If it holds no file.
+        DataError: If it has no file.
     """
     _require_folder(root, "target")
     paths = tuple(walk(root, recursive=recursive))

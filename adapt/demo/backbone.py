@@ -1,4 +1,4 @@
-"""Trains the demo's backbone on the printed digits 0-5 alone; no target image is used."""
+"""Train the demo's backbone on the printed digits 0-5 alone, without target images."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,11 +32,11 @@ def train_backbone(
         source: Folder of `write_printed_digits`: `0/*.png` ... `5/*.png`, 32x32 pixels each.
         out: The safetensors file with Conv4's state dict; replaced in one step at the end.
         seed: The same seed and thread count give the same weights.
-        on_step: Called after every step with the steps done and the steps in all.
+        on_step: Called after every step with the number of finished steps and of all steps.
 
     Raises:
-        FileNotFoundError: A digit's folder is missing or holds no image.
-        ValueError: An image is not of 32x32 pixels.
+        FileNotFoundError: If the folder of a digit is missing or has no image.
+        ValueError: If an image does not have 32x32 pixels.
     """
     pixels, labels = _join(_read_source(source))
     generator = torch.Generator().manual_seed(seed)
@@ -69,7 +69,7 @@ def _join(classes: list[Pictures]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """Draw the first weights from the seed, whatever PyTorch's global generator holds."""
+    """Draw the initial weights from the seed, independent of PyTorch's global generator."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(module.weight, nonlinearity="relu", generator=generator)
@@ -115,7 +115,7 @@ def _augment(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     )
     grid = grid + bend.permute(0, 2, 3, 1)
     warped = functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
-    # A gain spreads or thins the grey rim of a stroke: this far down, that is its width.
+    # A gain above or below 1 makes strokes thicker or thinner, because their rims are grey.
     gain = 1 + 0.15 * noise(count, 1, 1, 1)
     inked = (warped + 1) * gain - 1 + 0.06 * noise(count, 1, 1, 1)
     noisy = inked.clamp(-1, 1) + 0.08 * noise(count, 1, height, width)

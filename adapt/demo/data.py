@@ -6,9 +6,9 @@ the centre line of each printed glyph is warped and drawn again with a pen of an
 then pass through UCI's own low resolution: a bitmap scaled to the full height of 32x32 pixels,
 counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey image, light on dark.
 
-The warp's sizes were chosen with the target's images and their accuracy in view (the printed 1,
-above all: fonts give it a short flag or a foot, handwriting a long flag); so were the backbone's
-layers and its number of steps. The demo's figures are therefore optimistic. No target image or
+The sizes of the warp, the layers of the backbone and its number of steps were chosen by the
+accuracy on the target (above all for the printed 1: fonts give it a short flag or a foot,
+handwriting a long flag). The figures of the demo are therefore optimistic. No target image or
 label is trained on.
 """
 
@@ -54,8 +54,8 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
         seed: The same seed writes the same files.
 
     Raises:
-        ValueError: `per_class` is below 1.
-        FileExistsError: `folder` already holds something.
+        ValueError: If `per_class` is below 1.
+        FileExistsError: If `folder` is not empty.
     """
     if per_class < 1:
         raise ValueError(f"per_class must be at least 1, not {per_class}")
@@ -71,8 +71,8 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
 def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None:
     """Write the unlabelled target, 1797 images of all ten digits, and a labelled copy.
 
-    Names are hashes and files are written in random order, so that nothing about
-    `target/<hash>.png` tells its class. `labelled/<class>/<hash>.png` is for evaluation only.
+    Names are hashes and files are written in random order, so that `target/<hash>.png` does not
+    reveal its class. `labelled/<class>/<hash>.png` is for evaluation only.
 
     Args:
         target: Created if missing.
@@ -80,7 +80,7 @@ def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None
         seed: The same seed writes the same files.
 
     Raises:
-        FileExistsError: `target` or `labelled` already holds something.
+        FileExistsError: If `target` or `labelled` is not empty.
     """
     _create_empty(target)
     _create_empty(labelled)
@@ -115,7 +115,8 @@ def _printed_pictures(
 def _handwritten_flag(faces: list[Floats], generator: np.random.Generator) -> Floats:
     """Choose a printed 1, mostly without a foot, and lengthen its flag downwards.
 
-    Most fonts print the 1 with a foot and a short flag, most hands write it the other way round.
+    Most fonts print the 1 with a foot and a short flag; most people write it without a foot and
+    with a long flag.
     """
     footless = generator.random() < 0.6
     strokes = faces[generator.integers(len(_FOOTLESS_FACES) if footless else len(faces))].copy()

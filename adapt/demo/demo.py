@@ -1,4 +1,4 @@
-"""The demo: a whole run on images of digits that install with other packages."""
+"""The demo: a whole run on images of digits that are installed with other packages."""
 
 import shutil
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.errors import UsageError
 from scda.models.predictor import load_predictor
 
-PER_CLASS = 300  # printed images of each digit
-_MARK = ".scda-demo"  # a folder without it is never cleared, whatever it holds
+PER_CLASS = 300  # number of printed images of each digit
+_MARK = ".scda-demo"  # marks a folder of the demo; only such a folder is ever replaced
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
         target=target,
         out=out / "run",
         cache=out / "features",
-        # The target is known to hold new digits, 6-9; docs/method.md says when to use `yes`.
+        # The target is known to hold new digits, 6-9; docs/method.md explains `yes`.
         config=TrainConfig(backbone="conv4", weights=str(weights), seed=seed, novel="yes"),
     )
     train(job, reporter)

@@ -1,4 +1,4 @@
-"""Pen strokes from printed glyphs: how the demo's source images are drawn.
+"""Draw the demo's source images: pen strokes from printed glyphs.
 
 The centre line of a glyph in one of matplotlib's fonts is warped, drawn again with a pen of
 another width and reduced to the resolution of the UCI digits: a bitmap scaled to the full height
@@ -33,7 +33,7 @@ def glyph_strokes(font: str, character: str) -> Floats:
         longer side of the glyph from -1 to 1.
 
     Raises:
-        OSError: matplotlib ships no such font.
+        OSError: If matplotlib ships no such font.
     """
     rows, columns = np.nonzero(_thin(_print(font, character)))
     points = np.stack([columns, rows], axis=1).astype(np.float64)
@@ -110,7 +110,7 @@ def _removable(pixels: npt.NDArray[np.int64], corner: int) -> Bits:
 
 
 def _warp(strokes: Floats, generator: np.random.Generator) -> Floats:
-    """Deform a centre line the way hands differ: waves, proportions, shear, slant and turn."""
+    """Deform a centre line as handwriting varies: waves, proportions, shear, slant, rotation."""
     x, y = strokes[:, 0], strokes[:, 1]
     half_width = max(float(np.abs(x).max()), 0.2)
     across, down = np.clip(generator.normal(0, (0.15, 0.2)), -0.45, 0.45)
@@ -136,7 +136,7 @@ def _waves(strokes: Floats, generator: np.random.Generator) -> Floats:
 
 
 def _cut(strokes: Floats, generator: np.random.Generator) -> Floats:
-    """Lift the pen: three times in ten, leave out the points around one of them."""
+    """Lift the pen: with probability 0.3, leave out the points around a random one."""
     if generator.random() >= 0.3:
         return strokes
     centre = strokes[generator.integers(len(strokes))]

@@ -1,1 +1,1 @@
-"""The main job, from two folders to a bundle and a report."""
+"""The training job: from two folders to a bundle and a report."""

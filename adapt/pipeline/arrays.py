@@ -1,4 +1,4 @@
-"""Algorithm 2 on NumPy arrays: features in, classes out; `scda.adapt` is this function."""
+"""Algorithm 2 on NumPy arrays, from features to classes: the function `scda.adapt`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ class Adaptation:
         predictions: (M,), the most probable class of each target image, 0 to K + k* - 1.
         probabilities: (M, K + k*), rows sum to 1.
         features: (M, D), the adapted features of the target.
-        findings: What to know before relying on the result, one sentence each; empty if nothing.
+        findings: Reasons to check the result before relying on it; empty if there are none.
     """
 
     known_classes: NDArray[Any]
@@ -38,7 +38,7 @@ class Adaptation:
     findings: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Return the counts; the arrays would fill the screen."""
+        """Return a short text with the counts instead of the arrays."""
         images, known = len(self.predictions), len(self.known_classes)
         return f"<scda.Adaptation: {images} images, {known} known classes, k_star={self.k_star}>"
 
@@ -51,7 +51,7 @@ class Adaptation:
     def unknown_probability(self) -> NDArray[np.float32]:
         """The probability that an image belongs to no known class, (M,)."""
         unknown: NDArray[np.float32] = self.probabilities[:, len(self.known_classes) :].sum(axis=1)
-        return unknown.clip(max=1)  # in float32 a sum of shares may end a little above 1
+        return unknown.clip(max=1)  # rounding in float32 may exceed 1
 
 
 def adapt(
@@ -77,7 +77,7 @@ def adapt(
         The class of each target image, and how many classes were discovered.
 
     Raises:
-        UsageError: If shapes do not fit together, or the configuration trains the backbone.
+        UsageError: If shapes do not match, or the configuration trains the backbone.
         DataError: If a feature is not finite, or there are fewer than two classes or target images.
         GateError: If training diverges before the first round is finished.
 
@@ -113,7 +113,7 @@ def adapt(
 def _checked(
     features: ArrayLike, labels: ArrayLike, target_features: ArrayLike
 ) -> tuple[Labelled, torch.Tensor, NDArray[Any]]:
-    """Return the source with labels 0 to K - 1, the target, and the K labels they stand for."""
+    """Return the source with labels 0 to K - 1, the target, and the original K labels."""
     source, target = _matrix("features", features), _matrix("target_features", target_features)
     names = np.asarray(labels)
     if names.shape != source.shape[:1]:
@@ -133,7 +133,7 @@ def _checked(
 
 def _matrix(name: str, values: ArrayLike) -> NDArray[np.float32]:
     try:
-        # Writable, as torch expects; it is copied only where it is another kind of array.
+        # torch expects a writable array; only other kinds of arrays are copied.
         matrix = np.require(np.asarray(values, np.float32), requirements=("C", "W"))
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: {error}; expected numbers in rows of one length") from None

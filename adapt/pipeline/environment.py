@@ -1,4 +1,4 @@
-"""Facts about where and with what a run was made."""
+"""The environment of a run: paths, versions, host, device and time."""
 
 import importlib.metadata
 import platform

@@ -1,4 +1,4 @@
-"""The main job: two folders become a bundle and a report."""
+"""The training job: adapt to the target folder; write a bundle and a report."""
 
 import dataclasses
 import time
@@ -35,15 +35,15 @@ from scda.models.networks.backbones import Backbone
 
 @dataclass(frozen=True)
 class TrainResult:
-    """The result of the main job."""
+    """The result of a training."""
 
     manifest: Manifest
-    rejected: int  # files that are not usable images
+    rejected: int  # number of files that are not usable images
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A run whose images are read."""
+    """A run after its images have been read."""
 
     job: Job
     folder: RunFolder
@@ -58,7 +58,7 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
 
     Args:
         job: Folders and configuration.
-        reporter: Prints progress and warnings.
+        reporter: Reporter of progress and warnings.
 
     Returns:
         The result; None in processes other than rank 0.
@@ -111,7 +111,7 @@ def _num_parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
 
 def _write_inputs(job: Job, folder: RunFolder, data: Data) -> None:
     if job.overwrite and not job.resume:
-        clear(folder)  # only now: unusable images must not cost the previous run
+        clear(folder)  # not earlier: unusable images must not cost the previous run
     settle_config(folder, job.config, data.fingerprint, environment(job))
     write_rejected(folder.rejected, data.rejected)
 
@@ -119,7 +119,7 @@ def _write_inputs(job: Job, folder: RunFolder, data: Data) -> None:
 def _adapt(run: _Run) -> Adapted | None:
     """Return the result of Algorithm 2; None in processes other than rank 0."""
     is_main, shared = distributed.is_main(), run.job.config.finetune != "none"
-    if not shared:  # one thread trains a head on features faster than processes could share it
+    if not shared:  # one thread trains a head on features faster than several processes would
         distributed.destroy()
     adapted = _run_algorithm(run, is_main=is_main) if is_main or shared else None
     distributed.destroy()
@@ -131,8 +131,8 @@ def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
     event_folder = run.folder.tensorboard if job.tensorboard and is_main else None
     faiss.omp_set_num_threads(1)
     if config.finetune == "none":
-        # The head is small: one thread is nearly as fast as two alone, far faster than two on a
-        # busy machine, and makes the result the same on any number of cores.
+        # The head is small: one thread is nearly as fast as two, and much faster than two on a
+        # busy machine; and the result is the same on any number of cores.
         torch.set_num_threads(1)
     with threadpool_limits(1), open_events(event_folder) as events:
         return adapt(

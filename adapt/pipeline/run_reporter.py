@@ -32,7 +32,7 @@ def steps_before(stage: int, config: TrainConfig, num_known: int, num_target: in
 
 @dataclass
 class RunReporter:
-    """Prints and writes what happens in one run."""
+    """Reporter of one run: prints progress and writes the records of its stages."""
 
     run: RunFolder
     reporter: Reporter
@@ -40,18 +40,18 @@ class RunReporter:
     config: TrainConfig
     num_known: int
     num_target: int
-    _stage: int = 0  # under way
+    _stage: int = 0  # number of the current stage
     _k_star: str = ""
     _warned: set[Status] = field(default_factory=set)
 
     @property
     def callbacks(self) -> Callbacks:
-        """The functions that `adapt` calls."""
+        """The functions that `adapt` calls during the run."""
         return Callbacks(self.on_step, self.on_discovery, self.on_stage, self.on_resume)
 
     def begin(self) -> None:
         """Report the start of pre-training."""
-        if not any(self.run.checkpoints.glob("*.pt")):  # a run that does not resume starts anew
+        if not any(self.run.checkpoints.glob("*.pt")):  # a run that does not resume
             self.run.metrics.unlink(missing_ok=True)
         self._begin(0)
 

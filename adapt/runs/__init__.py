@@ -1,1 +1,1 @@
-"""A run's folder and the tables in it."""
+"""The folder of a run and the tables in it."""

@@ -11,8 +11,8 @@ from scda.adapt.config import TrainConfig, current_names
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
-_NO_MATTER = ("device", "workers", "weights")  # in a resumed run; the backbone's id tells weights
-_LONGEST = 200  # characters of a value that a message shows
+_MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
+_LONGEST = 200  # largest number of characters of a value in a message
 _CHOOSE = "use --resume to continue or --overwrite to start again"
 
 
@@ -34,7 +34,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the last two checkpoints."""
+        """Folder of the checkpoints."""
         return self.root / "checkpoints"
 
     @property
@@ -98,11 +98,11 @@ class RunFolder:
             raise GateError(f"{self.metrics}: damaged: {error}") from None
 
     def forget_after(self, round_number: int, step: int = 0) -> None:
-        """Drop the lines of what a resumed run does again.
+        """Drop the lines of the steps that a resumed run repeats.
 
         Args:
-            round_number: The last finished one.
-            step: Of the round after it, if it was stopped inside.
+            round_number: Number of the last finished round.
+            step: Number of finished steps of the next round, if the run was stopped inside it.
         """
         done = (round_number, step)
         kept = [record for record in self.records() if _place(record) <= done]
@@ -110,12 +110,12 @@ class RunFolder:
 
 
 def _place(record: dict[str, Any]) -> tuple[int, int]:
-    """Return the last stage that was finished when a line was written, and the step since."""
+    """Return the last finished stage at the time of a record, and the number of steps since."""
     return (record["round"], 0) if "round" in record else (record["during"] - 1, record["step"])
 
 
 def _whole(last_line: list[str]) -> list[dict[str, Any]]:
-    """Return the last record, or nothing where a kill cut it off."""
+    """Return the last record, or nothing if a kill left it incomplete."""
     try:
         return [json.loads(line) for line in last_line]
     except ValueError:
@@ -123,39 +123,44 @@ def _whole(last_line: list[str]) -> list[dict[str, Any]]:
 
 
 def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
-    """Return the folder of a new or resumed run; what stands there is never lost by accident.
+    """Return the folder of a new or resumed run, without overwriting anything by accident.
+
+    Args:
+        root: Folder of the run.
+        overwrite: Whether to replace a run in it.
+        resume: Whether to continue a run in it.
 
     Raises:
-        UsageError: If something is there and neither option says what to do with it, or both do.
+        UsageError: If the folder is not empty and neither option is given, or if both are.
     """
     run = RunFolder(root)
     if overwrite and resume:
         raise UsageError(f"found both --resume and --overwrite; {_CHOOSE}")
     if root.exists() and not root.is_dir():
         raise UsageError(f"{root}: is a file; expected a folder for the run")
-    there = root.exists() and any(root.iterdir())
-    if there and not _is_run(run):
+    is_used = root.exists() and any(root.iterdir())
+    if is_used and not _is_run(run):
         raise UsageError(f"{root}: holds files that are not a run; use a new folder")
-    if there and not resume and not overwrite:
+    if is_used and not resume and not overwrite:
         raise UsageError(f"{root}: already holds a run; {_CHOOSE}")
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{root}: cannot create the folder: {error.strerror}") from None
-    if there:
-        _sweep(root)
+    if is_used:
+        _remove_unfinished(root)
     return run
 
 
-def _sweep(root: Path) -> None:
-    """Remove what a kill left half-written: it has the hidden name of something in a run."""
+def _remove_unfinished(root: Path) -> None:
+    """Remove the unfinished files of a killed run, which have hidden names."""
     for name in ("draft", *(path.name for path in RunFolder(root).parts)):
         for left in root.glob(f".{name}.*"):
             shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _is_run(run: RunFolder) -> bool:
-    """Any project may have a config.json; only a run's has these parts."""
+    """Return whether config.json is that of a run; other projects have such a file as well."""
     try:
         return {"config", "data"} <= read_config(run).keys()
     except GateError:
@@ -163,7 +168,7 @@ def _is_run(run: RunFolder) -> bool:
 
 
 def clear(run: RunFolder) -> None:
-    """Remove the files of an earlier run, and nothing that somebody put beside them."""
+    """Remove the files of an earlier run, and no other files in the folder."""
     for path in run.parts:
         shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
@@ -171,16 +176,16 @@ def clear(run: RunFolder) -> None:
 def settle_config(
     run: RunFolder, config: TrainConfig, data: dict[str, Any], extra: dict[str, Any]
 ) -> None:
-    """Write config.json, or hold a resumed run to the one that is there.
+    """Write config.json, or check that a resumed run has the same configuration and data.
 
     Args:
-        run: The run.
-        config: Resolved.
-        data: What the run depends on besides: classes, fingerprints of source and target.
-        extra: What is good to know: versions, paths.
+        run: Folder of the run.
+        config: Resolved configuration.
+        data: Other inputs of the run: classes, fingerprints of source and target.
+        extra: Further facts, which may change: versions, paths.
 
     Raises:
-        UsageError: If a resumed run would go on with something else.
+        UsageError: If the configuration or the data of a resumed run differ.
     """
     fields = {"config": dataclasses.asdict(config), "data": data}
     fields = json.loads(json.dumps(fields))  # tuples become lists, as in the file
@@ -196,12 +201,12 @@ def _refuse_other(run: RunFolder, before: dict[str, Any], now: dict[str, Any]) -
     other = [
         f"{key} was {_short(before.get(key))}, is {_short(value)}"
         for key, value in now.items()
-        if key not in _NO_MATTER and value != before.get(key)
+        if key not in _MAY_CHANGE and value != before.get(key)
     ]
     if other:
         raise UsageError(
-            f"{run.root}: cannot resume: {'; '.join(other)}; use the same, or --overwrite to start "
-            "again"
+            f"{run.root}: cannot resume: {'; '.join(other)}; use the same values, or --overwrite "
+            "to start again"
         )
 
 
@@ -211,7 +216,7 @@ def _short(value: Any) -> str:
 
 
 def read_config(run: RunFolder) -> dict[str, Any]:
-    """Return config.json, with the names that options have now.
+    """Return the content of config.json, with old names of options replaced by current ones.
 
     Raises:
         GateError: If it is damaged.

@@ -38,31 +38,31 @@ class TargetRow:
     """One row of discovery.csv."""
 
     path: str  # relative to the target folder
-    pseudo_label: str  # class id it was last trained as; empty where it was not
+    pseudo_label: str  # class id of its last pseudo-label; empty if it had none
     entropy: float  # nats
-    cluster: str  # class id that the model gives it
-    distance: float  # to that class's centroid, 0 to 2
+    cluster: str  # predicted class id
+    distance: float  # distance to the centroid of the predicted class, 0 to 2
     confidence: float  # 0 to 1
-    margin: float  # first minus second probability
-    second: str  # class id of the second probability
+    margin: float  # largest minus second largest probability
+    second: str  # class id with the second largest probability
     outlier: bool  # farther from every centroid than 99% of that class's own images
 
 
 def write_discovery(path: Path, final: FinalModel, target: Images) -> None:
-    """Write discovery.csv: per target image its pseudo-label, class, distance and doubts."""
+    """Write discovery.csv: pseudo-label, prediction, distance and uncertainty of target images."""
     ids = np.array(final.class_ids, object)
     entropies = entropy(np.log(np.maximum(final.probabilities, np.finfo(np.float32).tiny)))
     distances = _distances(final)
     ranked = np.argsort(-final.probabilities, axis=1, kind="stable")[:, :2]
-    surest = np.take_along_axis(final.probabilities, ranked, axis=1)
+    largest = np.take_along_axis(final.probabilities, ranked, axis=1)
     rows = zip(
         target.names(),
         _pseudo_labels(final, ids),
         _decimals(entropies),
         ids[final.predicted],
         _decimals(distances[np.arange(len(distances)), final.predicted]),
-        _decimals(surest[:, 0]),
-        _decimals(surest[:, 0] - surest[:, 1]),
+        _decimals(largest[:, 0]),
+        _decimals(largest[:, 0] - largest[:, 1]),
         ids[ranked[:, 1]],
         np.where(_outliers(final, distances), "true", "false"),
         strict=True,
@@ -74,8 +74,8 @@ def read_discovery(path: Path) -> list[TargetRow]:
     """Return the rows of discovery.csv.
 
     Raises:
-        UsageError: If the file is not there.
-        GateError: If it is damaged, or of a version that said less.
+        UsageError: If the file does not exist.
+        GateError: If it is damaged, or an old version without some of the columns.
     """
     try:
         text = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -99,7 +99,7 @@ def write_rejected(path: Path, rejected: list[Rejected]) -> None:
 
 
 def read_rejected(path: Path) -> list[dict[str, str]]:
-    """Return the rows of rejected.csv; none where there is no such file."""
+    """Return the rows of rejected.csv; none if the file does not exist."""
     if not path.is_file():
         return []
     text = path.read_bytes().decode("utf-8", "surrogateescape")
@@ -145,7 +145,7 @@ def _decimals(values: NDArray[np.float32]) -> Iterable[str]:
 
 
 def write_table(path: Path, header: tuple[str, ...], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file, whole or not at all."""
+    """Write a CSV file, completely or not at all."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(header)

@@ -1,4 +1,4 @@
-"""The target on a plane: t-SNE of the model's features, made once by `train`, kept as map.csv."""
+"""The map of the target: t-SNE of the model's features, computed once and kept as map.csv."""
 
 import csv
 import io
@@ -12,21 +12,21 @@ from scda.adapt.runs.tables import write_table
 from scda.models.errors import GateError
 from scda.models.index import Ids
 
-MAX_POINTS = 2_000  # above, a sample: more would be neither told apart nor small
-_DIMENSIONS = 50  # of the PCA before
-_PERPLEXITY = 10.0  # below the size of most classes: above, each would shrink to one blot
-_FEWEST = 8  # images; below, there is nothing to lay out and PCA must do
-_STEPS = 500
+MAX_POINTS = 2_000  # a larger target is sampled: more points are hard to tell apart
+_DIMENSIONS = 50  # number of PCA components that t-SNE starts from
+_PERPLEXITY = 10.0  # below the size of most classes, which would otherwise shrink to one spot
+_FEWEST = 8  # smallest number of images for t-SNE; PCA is used below
+_STEPS = 500  # number of iterations
 
 
 def make_map(features: Points, *, seed: int) -> tuple[Ids, NDArray[np.float32]]:
-    """Return which target images are on the map, and where, (n, 2), from 0 to 1.
+    """Return the rows of the images on the map, (n,), and their positions, (n, 2), 0 to 1.
 
-    Near each other means alike to the model; far apart means little, as always with t-SNE.
+    Nearby images are similar to the model; large distances mean little, as always with t-SNE.
 
     Args:
-        features: (N, D) of the whole target.
-        seed: Of the sample and of t-SNE.
+        features: Features of the whole target, (N, D).
+        seed: Random seed of the sample and of t-SNE.
 
     Source: van der Maaten and Hinton 2008, "Visualizing Data using t-SNE".
     """
@@ -51,13 +51,13 @@ def make_map(features: Points, *, seed: int) -> tuple[Ids, NDArray[np.float32]]:
 
 
 def write_map(path: Path, names: list[str], places: NDArray[np.float32]) -> None:
-    """Write map.csv: per image on the map its path, relative to the target, and its place."""
+    """Write map.csv: path relative to the target, and position, of each image on the map."""
     rows = ((name, f"{x:.4f}", f"{y:.4f}") for name, (x, y) in zip(names, places, strict=True))
     write_table(path, ("path", "x", "y"), rows)
 
 
 def read_map(path: Path) -> dict[str, tuple[float, float]]:
-    """Return path → place from map.csv; nothing where there is no such file.
+    """Return path → position from map.csv; empty if there is no such file.
 
     Raises:
         GateError: If it is damaged.
@@ -73,7 +73,7 @@ def read_map(path: Path) -> dict[str, tuple[float, float]]:
 
 
 def _into_unit_square(places: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the places with one scale for both axes, so that distances keep their meaning."""
+    """Return the positions in the unit square, with one scale for both axes."""
     low, high = places.min(axis=0), places.max(axis=0)
     scale = max(float((high - low).max()), float(np.finfo(np.float32).tiny))
     return np.asarray(0.5 + (places - (low + high) / 2) / scale, np.float32)

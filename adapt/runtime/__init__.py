@@ -1,1 +1,1 @@
-"""What a run stands on: device, processes, random numbers, signals, progress."""
+"""The run time environment of training: device, processes, random numbers, signals, progress."""

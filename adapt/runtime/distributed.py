@@ -1,8 +1,8 @@
-"""One run in several processes, as torchrun starts them; with one process nothing here acts.
+"""One run in several processes, started by torchrun; with one process nothing here has an effect.
 
-Every process holds all of F and C and takes every step. A backbone that learns, which takes most of
-the time, sees one shard of each batch per process; its features are gathered before any loss that
-needs the whole batch, so that a step is the same however many processes share it.
+Every process has all of F and C and takes every step. A backbone that learns takes most of the
+time, so each process passes one shard of a batch through it. The features are gathered before any
+loss that needs the whole batch, so that a step is the same for any number of processes.
 """
 
 import os
@@ -22,8 +22,8 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, ScdaError, UsageError
 
 T = TypeVar("T")
-# Long enough for a process that discovers, or that has more files left than the others. A process
-# that dies is noticed without it.
+# Long enough for a process that discovers, or that has more files left than the others. The death
+# of a process is noticed at once.
 _TIMEOUT = timedelta(days=7)
 
 
@@ -49,7 +49,7 @@ def init(device: torch.device) -> None:
 
 
 def destroy() -> None:
-    """Disconnect from the other processes; from here on this process works alone."""
+    """Disconnect from the other processes."""
     if world_size() > 1:
         PartialState().destroy_process_group()
 

@@ -1,6 +1,6 @@
-"""The state of an installation; every problem is one line that says what to do.
+"""Check an installation; each problem is one line with what to do about it.
 
-It works without torch and with broken libraries, which it is there to find.
+The check works without torch and with broken libraries, which it is meant to find.
 """
 
 import os
@@ -23,7 +23,7 @@ _PACKAGES = (
 )
 _CODECS = {"jpg": "JPEG", "zlib": "PNG", "webp": "WebP", "avif": "AVIF", "libtiff": "TIFF"}
 _CODECS |= {"jpg_2000": "JPEG 2000"}  # what Pillow calls a codec → the format
-# An ONNX model that gives its input back: all it takes to see which provider a session gets.
+# A minimal ONNX model, the identity, to find out which provider a session gets.
 _MODEL = bytes.fromhex(
     "08083a370a100a017812017922084964656e746974791201675a0f0a0178120a0a08080112040a02080162"
     "0f0a0179120a0a08080112040a02080142040a00100d"
@@ -32,7 +32,7 @@ _MODEL = bytes.fromhex(
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong and what to do, in one line, with the exit code of the command."""
+    """One line with what is wrong and what to do, and the exit code of the command."""
 
     message: str
     exit_code: int = BROKEN
@@ -40,14 +40,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Examination:
-    """Facts by name, and problems."""
+    """The facts about an installation by name, and its problems."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the worst problem; 0 without any."""
+        """Exit code of the worst problem; 0 if there is none."""
         return max((problem.exit_code for problem in self.problems), default=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Examination:
 
 
 def examine(bundle: Path | None = None) -> Examination:
-    """Examine packages, devices, threads, codecs and, where one is given, a bundle."""
+    """Examine packages, devices, threads, codecs and, if given, a bundle."""
     parts = [_packages(), _cpus(), _gpus(), _provider(), _torch(), _codecs()]
     parts += [_bundle(bundle)] if bundle else []
     found = _merge(parts)
@@ -105,7 +105,7 @@ def _gpus() -> Examination:
 
 
 def _provider() -> Examination:
-    """Return the providers of ONNX Runtime and the one a session gets, which may be another."""
+    """Return the providers that ONNX Runtime lists and the one that a session actually gets."""
     try:
         from scda.models.onnx_runtime import ort
         from scda.models.session import Session
@@ -135,7 +135,7 @@ def _torch() -> Examination:
 
 
 def _idle_gpu(facts: dict[str, Any]) -> Examination:
-    """Find a GPU that is not used: both libraries fall back to the CPU without a warning."""
+    """Report an unused GPU: both libraries fall back to the CPU without a warning."""
     problems = []
     if facts["gpus"] and facts["provider"] == "cpu":
         offered = "CUDAExecutionProvider" in facts["providers_offered"]

@@ -52,11 +52,11 @@ class Reporter:
             self._progress.stop()
 
     def mute(self) -> None:
-        """Print nothing from now on, not even warnings, because another process does."""
+        """Print nothing from now on, not even warnings; the main process prints."""
         self._console.quiet = True
 
     def say(self, message: str) -> None:
-        """Print a line, unless quiet."""
+        """Print a line, except when quiet."""
         if not self._quiet:
             self._console.print(message, markup=False)
 

@@ -38,7 +38,7 @@ def restore(state: dict[str, Any]) -> None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Leave all of them after the block in the state they had before it."""
+    """Restore the state of all generators after the block."""
     before = capture()
     try:
         yield

@@ -1,4 +1,4 @@
-"""How many threads the libraries of training use."""
+"""Number of threads that the libraries of training use."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def threads_kept() -> Iterator[None]:
-    """Leave torch and faiss with as many threads after the block as before it."""
+    """Restore the number of threads of torch and faiss after the block."""
     of_torch, of_faiss = torch.get_num_threads(), faiss.omp_get_max_threads()
     try:
         yield
@@ -21,10 +21,10 @@ def threads_kept() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute in one thread within the block, and with as many as before after it.
+    """Compute in one thread within the block, and restore the number of threads after it.
 
-    The head is small: one thread is nearly as fast as two alone, far faster than two on a busy
-    machine, and gives the same result on any number of cores.
+    The head is small: one thread is nearly as fast as two, and much faster than two on a busy
+    machine; and the result is the same on any number of cores.
     """
     with threads_kept(), threadpool_limits(1):
         torch.set_num_threads(1)

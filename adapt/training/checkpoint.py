@@ -21,7 +21,7 @@ from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
-LAYOUT = 2  # of the fields; a checkpoint of another layout is refused
+LAYOUT = 2  # version of the fields; a checkpoint with another one is refused
 KEPT = 2
 PAUSED = "paused.pt"
 _MODULES = ("head", "classifier", "backbone")  # the backbone has no weights unless it learns
@@ -46,7 +46,7 @@ def save(folder: Path, state: RunState) -> None:
 
     Args:
         folder: Folder of the run's checkpoints.
-        state: After a stage, or inside one.
+        state: State after a stage, or inside one.
     """
     name = PAUSED if state.progress else f"round-{state.stage:04d}.pt"
     buffer = io.BytesIO()

@@ -18,7 +18,7 @@ from scda.adapt.training.state import RunState
 
 
 def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> Discovery:
-    """Return what is discovered with the networks of the last stage.
+    """Return the discovery with the networks of the last stage.
 
     Args:
         state: State after the last stage.

@@ -20,7 +20,7 @@ from scda.models.preprocess import Pixels, Preprocessing
 
 _Key = tuple[int, int, int]  # domain, row, seed
 _SEEDS = 2**62
-_DOMAINS = (0, 1, 1)  # of the parts of a step: source, pseudo-labelled target, target
+_DOMAINS = (0, 1, 1)  # domain of each part of a step: source, pseudo-labelled target, target
 
 
 def random_view(image: Image.Image, preprocessing: Preprocessing) -> Tensor:

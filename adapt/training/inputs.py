@@ -1,4 +1,4 @@
-"""What training reads: features of a frozen backbone, or images if the backbone learns."""
+"""The inputs of training: features of a frozen backbone, or images if the backbone learns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from scda.adapt.training.sampling import Step
 class PseudoLabels:
     """Target images with pseudo-labels."""
 
-    rows: Tensor  # (P,) of the target
+    rows: Tensor  # (P,), rows of the target
     labels: Tensor  # (P,), 0 to K + k* - 1
 
 

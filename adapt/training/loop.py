@@ -1,4 +1,4 @@
-"""The two training stages of SCDA, and the one loop both run in."""
+"""The two training stages of SCDA and the loop that both share."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Progress:
     step: int = 0
     skipped: tuple[int, ...] = ()  # steps without a finite loss
     optimizer: dict[str, Any] | None = None
-    scaler: dict[str, Any] | None = None  # of the loss in fp16; empty in another precision
+    scaler: dict[str, Any] | None = None  # state of the loss scaler; empty unless fp16
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -159,7 +159,7 @@ def _minimise(
     on_step: OnStep,
     progress: Progress,
 ) -> tuple[int, ...]:
-    """The loop: minimise the sum of the losses, unweighted as in the paper, batch after batch."""
+    """Minimise the unweighted sum of the losses, as in the paper, batch after batch."""
     modules, optimizer = networks.modules, _optimizer(networks, config)
     scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
     if progress.optimizer:

@@ -22,7 +22,7 @@ class Networks:
     head: nn.Module  # (N, D_backbone) → (N, D)
     classifier: nn.Module  # (N, D) → (N, C)
     backbone: nn.Module = field(default_factory=nn.Identity)  # a batch of inputs → (N, D_backbone)
-    precision: str = "fp32"  # of passes in training
+    precision: str = "fp32"  # precision of passes in training
 
     @property
     def device(self) -> torch.device:

@@ -1,4 +1,4 @@
-"""What surrounds the stages of a run: checkpoints, signals, restarts after divergence, reports."""
+"""The runner of stages: checkpoints, signals, restarts after divergence, reports."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from scda.adapt.training.networks import Networks
 from scda.adapt.training.state import RunState
 from scda.models.errors import UsageError
 
-_MAX_RESTARTS = 3  # of one stage
+_MAX_RESTARTS = 3  # largest number of restarts of a stage
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Runner:
     """Runs the stages of a run; every one can be stopped, resumed and repeated.
 
     Attributes:
-        failure: Why a stage after round 1 could not be finished; empty if all could.
+        failure: Reason why a stage after round 1 could not be finished; empty if there is none.
     """
 
     def __init__(self, checkpoints: Path | None, callbacks: Callbacks) -> None:

@@ -21,12 +21,12 @@ class RunState:
 
     stage: int
     networks: Networks
-    generator: Tensor  # of the batches: after the stage, or, inside it, before its first step
+    generator: Tensor  # state of the batch generator: after the stage; inside it, before step 1
     discovery: Discovery | None = None  # classes that the stage trains; None in pre-training
     progress: Progress | None = None  # position inside the stage; None after it
     skipped: int = 0  # steps of the stage without a finite loss
-    restarts: int = 0  # of the stage, from the state before it, because it diverged
-    unknown_share: float = 0.0  # of the target, predicted as no known class, 0 to 1
-    losses: dict[str, float] = field(default_factory=dict)  # of the last step with a finite loss
-    seconds: float = 0.0  # since the stage was begun or resumed
-    findings: tuple[Finding, ...] = ()  # of the stage
+    restarts: int = 0  # restarts of the stage after it diverged
+    unknown_share: float = 0.0  # share of the target predicted as no known class, 0 to 1
+    losses: dict[str, float] = field(default_factory=dict)  # losses of the last finite step
+    seconds: float = 0.0  # time since the stage was begun or resumed
+    findings: tuple[Finding, ...] = ()  # findings of the stage
