@@ -1,23 +1,33 @@
 """`scda-adapt label`: label a folder of images as a table."""
 
 import sys
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from scda.adapt.cli.errors import ExitCode
-from scda.adapt.cli.options import Bundle, Quiet, Verbose
+from scda.adapt.cli.options import Bundle, Quiet, Verbose, given
 from scda.adapt.cli.predictor import load
 from scda.models.errors import UsageError
+
+if TYPE_CHECKING:
+    from scda.adapt.runtime.progress import Reporter
+    from scda.serve.labelling.outputs import Options
+    from scda.serve.labelling.sources import FileSelection
+    from scda.serve.labelling.summary import Summary
 
 _input = partial(typer.Option, rich_help_panel="Input")
 _output = partial(typer.Option, rich_help_panel="Output")
 _speed = partial(typer.Option, rich_help_panel="Speed")
+# Options that the engine on a Ray cluster does not support.
+_LOCAL_ONLY = ("sort_into", "embeddings", "image_root", "workers", "resume", "max_errors")
 
 
 def label(
+    context: typer.Context,
     bundle: Bundle,
     images: Annotated[
         list[str] | None,
@@ -108,80 +118,127 @@ def label(
     verbose: Verbose = False,
 ) -> None:
     """Label images: one row per file, unusable files included."""
-    local_only = {
-        "--sort-into": bool(sort_into),
-        "--embeddings": bool(embeddings),
-        "--image-root": bool(image_root),
-        "--workers": workers is not None,
-        "--resume": resume,
-        "--max-errors": max_errors is not None,
-    }
-    _check_engine(engine, images or [], [name for name, is_given in local_only.items() if is_given])
+    _check_engine(engine, images or [], given(context, dict.fromkeys(_LOCAL_ONLY)))
     from scda.adapt.runtime.progress import Reporter
-    from scda.serve.labelling.label import label as label_images
     from scda.serve.labelling.outputs import DEFAULTS, Options
-    from scda.serve.labelling.ray.engine import label_on_ray
     from scda.serve.labelling.sources import FileSelection
-    from scda.serve.labelling.throughput import Throughput
 
-    common: dict[str, Any] = {
-        "options": Options(
-            embeddings=embeddings,
-            sort_into=sort_into,
-            summary=summary_file,
-            mode=mode,
-            image_root=DEFAULTS.image_root if image_root is None else image_root,
-            top=top,
-            min_confidence=min_confidence,
-        ),
-        "selection": FileSelection(
-            recursive=recursive,
-            follow_links=follow_symlinks,
-            include=tuple(include or ()),
-            exclude=tuple(exclude or ()),
-        ),
-        "files_from": files_from,
-        "batch_size": batch_size,
-    }
+    options = Options(
+        embeddings=embeddings,
+        sort_into=sort_into,
+        summary=summary_file,
+        mode=mode,
+        image_root=DEFAULTS.image_root if image_root is None else image_root,
+        top=top,
+        min_confidence=min_confidence,
+    )
+    selection = FileSelection(
+        recursive=recursive,
+        follow_links=follow_symlinks,
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+    )
+    job = _Job(
+        bundle,
+        images or [],
+        out or [],
+        options,
+        selection,
+        files_from,
+        batch_size,
+        provider,
+        threads,
+    )
     reporter = Reporter(quiet=quiet, verbose=verbose)
     if engine == "ray":
-        summary = label_on_ray(
-            load(bundle, provider="cpu", threads=threads),  # a driver without a GPU leads others
-            images or [],
-            out or [],
-            provider=provider,
-            threads=threads,
-            progress=sys.stderr.isatty() and not quiet,
-            **common,
-        )
+        summary = _label_on_ray(job, progress=sys.stderr.isatty() and not quiet)
     else:
-        predictor, throughput = load(bundle, provider=provider, threads=threads), Throughput()
-        with reporter:
-            reporter.begin("labelling", 0)
-            summary = label_images(
-                predictor,
-                list(map(Path, images or [])),
-                out or [],
-                workers=workers,
-                resume=resume,
-                max_errors=max_errors,
-                on_progress=lambda done, total, failed: reporter.done(
-                    done, total, note=throughput.describe(done, failed)
-                ),
-                **common,
-            )
+        summary = _label_locally(job, reporter, workers, resume=resume, max_errors=max_errors)
+    _print_summary(summary, reporter)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A labelling that either engine can do."""
+
+    bundle: Path
+    images: list[str]
+    outs: list[str]
+    options: "Options"
+    selection: "FileSelection"
+    files_from: str | None
+    batch_size: int | None
+    provider: str
+    threads: int
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """Arguments that have the same name in both engines."""
+        names = ("options", "selection", "files_from", "batch_size")
+        return {name: getattr(self, name) for name in names}
+
+
+def _label_locally(
+    job: _Job, reporter: "Reporter", workers: int | None, *, resume: bool, max_errors: int | None
+) -> "Summary":
+    from scda.serve.labelling.label import label as label_images
+    from scda.serve.labelling.throughput import Throughput
+
+    predictor = load(job.bundle, provider=job.provider, threads=job.threads)
+    throughput = Throughput()
+    with reporter:
+        reporter.begin("labelling", 0)
+        return label_images(
+            predictor,
+            list(map(Path, job.images)),
+            job.outs,
+            workers=workers,
+            resume=resume,
+            max_errors=max_errors,
+            on_progress=lambda done, total, failed: reporter.done(
+                done, total, note=throughput.describe(done, failed)
+            ),
+            **job.common,
+        )
+
+
+def _label_on_ray(job: _Job, *, progress: bool) -> "Summary":
+    from scda.serve.labelling.ray.engine import label_on_ray
+
+    return label_on_ray(
+        load(job.bundle, provider="cpu", threads=job.threads),  # the driver may have no GPU
+        job.images,
+        job.outs,
+        provider=job.provider,
+        threads=job.threads,
+        progress=progress,
+        **job.common,
+    )
+
+
+def _print_summary(summary: "Summary", reporter: "Reporter") -> None:
     for line in summary.lines():
         reporter.say(line)
     if summary.num_failed:
         raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)
 
 
-def _check_engine(engine: str, images: list[str], local_only: list[str]) -> None:
-    """Refuse inputs and options that an engine cannot take."""
+def _check_engine(engine: str, images: list[str], local_only: dict[str, Any]) -> None:
+    """Check that the engine supports the inputs and the options.
+
+    Args:
+        engine: Name of the engine.
+        images: Inputs.
+        local_only: Options on the command line that `ray` does not support.
+
+    Raises:
+        UsageError: If it does not.
+    """
     if engine not in ("local", "ray"):
         raise UsageError(f"--engine is {engine!r}; expected local or ray")
     uris = [image for image in images if "://" in image]
     if engine == "local" and uris:
         raise UsageError(f"{uris[0]}: a URI needs --engine ray")
     if engine == "ray" and local_only:
-        raise UsageError(f"--engine ray does not support {local_only[0]}; leave it out")
+        option = "--" + next(iter(local_only)).replace("_", "-")
+        raise UsageError(f"--engine ray does not support {option}; leave it out")

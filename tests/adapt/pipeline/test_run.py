@@ -141,7 +141,7 @@ def test_everything_that_differs_is_named_at_once(
     said = str(refused.value)
     assert "batch_size was 16, is 8; classes was ['blue_disc', " in said
     assert "is ['azure_disc', 'green_bar', 'red_square']; source was '60 images with " in said
-    assert said.endswith("use the same, or --overwrite to start again")
+    assert said.endswith("use the same values, or --overwrite to start again")
     assert "target was" not in said
 
 
