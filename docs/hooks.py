@@ -22,7 +22,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     if page.file.src_uri == "cli.md":
         from scda.adapt.cli.reference import commands, options
 
-        return f"{markdown}\n{commands()}\n## Options of the config file\n\n{options()}\n"
+        tables = options().replace("## ", "### ")
+        return f"{markdown}\n{commands()}\n## Options of the config file\n\n{tables}\n"
     if page.file.src_uri.startswith("results/"):
         return markdown.replace("../../docs/", "../")
     return markdown
