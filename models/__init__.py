@@ -1,1 +1,1 @@
-"""What a model is: networks and export (torch); images, bundle and predictor (no torch)."""
+"""Models: networks and export (with torch); images, bundle and predictor (without torch)."""

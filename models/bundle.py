@@ -28,12 +28,12 @@ class ClassInfo:
     """One output of the model."""
 
     class_id: str  # known-000 ..., discovered-000 ...
-    label: str  # the folder's name, or the class id until it is named
+    label: str  # name of the class folder; the class id of a class that has no name
     kind: str  # known | discovered
-    size: int  # target images predicted as it
-    mean_confidence: float  # over those images, 0 to 1
+    size: int  # number of target images predicted as the class
+    mean_confidence: float  # mean over those images, 0 to 1
     radius: dict[str, float]  # quantiles of the distances of its members to the centroid
-    nearest_known: str | None  # of a discovered class: id of the closest known class
+    nearest_known: str | None  # id of the closest known class; None for a known class
     exemplars: tuple[str, ...]  # paths in the bundle, most typical first
 
 

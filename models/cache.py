@@ -1,4 +1,4 @@
-"""The folder of what can be computed again: features, and the files of a server."""
+"""The cache folder: files that can be computed again, such as features."""
 
 from pathlib import Path
 

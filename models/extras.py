@@ -1,4 +1,4 @@
-"""The optional parts of an installation, and what to install where one is missing."""
+"""The extras of the package, and the error if the libraries of one are missing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from scda.models.errors import UsageError
 
 @contextmanager
 def needs_extra(name: str) -> Iterator[None]:
-    """Turn a missing library into one line that says what to install.
+    """Turn the error of a missing library into one line with the extra to install.
 
     Args:
         name: The extra of the package that brings the libraries imported in the block.

@@ -31,8 +31,8 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
 MAX_PIXELS = 50_000_000  # width x height as the header states them
 MAX_BYTES = 64 * 2**20
-MAX_SCANS = 100  # of a JPEG; each may cost as much as the whole image. libtiff has the same limit
-MAX_PLAIN_BYTES = 16 * 2**20  # of a PPM whose numbers are text: Pillow reads 2.5 MB of it a second
+MAX_SCANS = 100  # scans of a JPEG; each may take as long as the whole image; libtiff's limit, too
+MAX_PLAIN_BYTES = 16 * 2**20  # size of a PPM in text form, of which Pillow reads 2.5 MB per second
 
 MAX_READS = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
 MAX_EXIF = 100  # a JPEG has one such segment, rarely a few
@@ -107,7 +107,7 @@ def read_file(
     """Return the image in a file, upright, 8-bit RGB.
 
     Raises:
-        ImageError: With code `unreadable`, `too_many_bytes`, or as `read_image` says.
+        ImageError: With code `unreadable`, `too_many_bytes`, or a code of `read_image`.
     """
     return read_image(read_bytes(path, max_bytes=max_bytes), max_pixels=max_pixels)
 
@@ -199,7 +199,7 @@ def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
     Image.init()
     for name in FORMATS:
         factory, accepts = Image.OPEN.get(name, (None, None))  # a build may lack a format
-        # An accept function may answer with a text: "that is mine, but I cannot open it".
+        # An accept function may return a text: it recognises the format but cannot open it.
         if factory and accepts and accepts(prefix) is True:
             return factory
     if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
@@ -219,7 +219,7 @@ def _pixels(image: Image.Image) -> int:
 
 
 def _check_markers(image: Image.Image, data: bytes) -> None:
-    """Refuse what some decoders accept: work without end, and a missing end."""
+    """Refuse images that some decoders accept: endless work, or a missing end."""
     # Counting the marker is quick and rarely too high; only then the scans are parsed.
     many_scans = isinstance(image, JpegImageFile) and data.count(_SCAN) > MAX_SCANS
     if many_scans and _scans(data) > MAX_SCANS:
@@ -247,7 +247,7 @@ def _scans(jpeg: bytes) -> int:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Return the image rotated as its EXIF tag says; unreadable EXIF is ignored.
+    """Return the image rotated by its EXIF orientation; unreadable EXIF data is ignored.
 
     ImageOps.exif_transpose would also rewrite the EXIF data, and fail on irrelevant tags.
     """

@@ -11,12 +11,12 @@ from scda.models.errors import GateError
 Features = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
-EXACT_UP_TO = 100_000  # vectors; above, an approximate index answers
+EXACT_UP_TO = 100_000  # largest number of vectors in an exact index; above, it is approximate
 _HNSW_LINKS = 32
 
 
 def normalised(features: Features) -> Features:
-    """Return (N, D) rows of length 1; a row of zeros stays one."""
+    """Return the rows (N, D) scaled to length 1; a row of zeros stays unchanged."""
     norms = np.linalg.norm(features, axis=1, keepdims=True)
     return np.ascontiguousarray(features / np.maximum(norms, np.finfo(np.float32).tiny), np.float32)
 
@@ -47,7 +47,7 @@ def read_index(path: Path, *, width: int | None = None) -> faiss.Index:
         width: Expected dimension of its vectors; None accepts any.
 
     Raises:
-        GateError: If the file is no index, or its vectors are not `width` long.
+        GateError: If the file is not an index, or its vectors do not have length `width`.
     """
     try:
         index = faiss.read_index(str(path))
@@ -67,9 +67,9 @@ def nearest(index: faiss.Index, features: Features, count: int) -> tuple[Feature
         ValueError: If a feature is not finite, or `features` is not (N, D) with the index's D.
     """
     if features.ndim != 2 or features.shape[1] != index.d:
-        raise ValueError(f"features must be (N, {index.d}), got {features.shape}")
+        raise ValueError(f"features are {features.shape}; expected (N, {index.d})")
     if not np.isfinite(features).all():
-        raise ValueError("features must be finite")
+        raise ValueError("features are not finite; expected finite numbers")
     cosines, ids = index.search(normalised(features), min(count, index.ntotal))
     found = (ids >= 0).all(axis=0)  # an approximate index may find fewer; faiss pads with id -1
     return np.clip(1 - cosines[:, found], 0, 2).astype(np.float32), ids[:, found].astype(np.int64)

@@ -37,7 +37,7 @@ class ClassState:
 class Change:
     """One change in the history of names, with the states that undo it."""
 
-    version: int  # of the names after the change
+    version: int  # version of the names after the change
     at: str  # UTC, ISO 8601
     did: str  # description for people
     before: dict[str, ClassState]  # class id → state before, of the changed classes

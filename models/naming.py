@@ -36,8 +36,8 @@ class Edit:
         action: What to do with the classes.
         class_ids: One class; at least two for `merge`, the one that remains first; none for `undo`.
         label: The new label, for `name` alone; an empty label removes the given one.
-        version: The version of the names that the person saw; `undo` alone checks it, so that
-            nobody undoes a change that somebody else has made since.
+        version: The version of the names that the person saw. `undo` alone checks it, so that
+            it does not undo a later change by another person.
     """
 
     action: Literal["name", "merge", "drop", "restore", "undo"]

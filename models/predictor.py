@@ -33,7 +33,7 @@ OUTLIER_QUANTILE = "q99"
 
 
 class ClassDistance(TypedDict):
-    """How far an image is from a class: 1 - cosine, 0 to 2."""
+    """The distance of an image from the centroid of a class: 1 - cosine, 0 to 2."""
 
     class_id: str
     label: str
@@ -41,7 +41,7 @@ class ClassDistance(TypedDict):
 
 
 class ClassShare(TypedDict):
-    """How probable a class is, 0 to 1."""
+    """The probability of a class, 0 to 1."""
 
     class_id: str
     label: str
@@ -252,12 +252,13 @@ def load_predictor(
     session = Session(folder / MODEL, provider=provider, threads=threads, spinning=spinning)
     index = read_index(folder / CLUSTERS, width=session.width)
     reference = Reference.load(folder / PARITY)
-    for what, found, wanted in (
+    for what, found, expected in (
         (CLUSTERS, index.ntotal, len(manifest.classes)),
         (PARITY, reference.probabilities.shape[-1], len(manifest.classes)),
         (MODEL, session.crop_px, manifest.preprocessing.crop_px),
     ):
-        if found != wanted:
-            raise GateError(f"{folder}: {what} does not fit {MANIFEST}: {found}, expected {wanted}")
+        if found != expected:
+            message = f"{folder}: {what} does not match {MANIFEST}: {found}, expected {expected}"
+            raise GateError(message)
     check_parity(session, reference)
     return Predictor(folder, manifest, session, index)

@@ -48,9 +48,9 @@ class Session:
         self.threads = options.intra_op_num_threads = threads or usable_cpus()
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-        wanted = _providers(provider, gpu)
+        providers = _providers(provider, gpu)
         try:
-            self._session = ort.InferenceSession(str(model), options, providers=wanted)
+            self._session = ort.InferenceSession(str(model), options, providers=providers)
         except Exception as error:  # ONNX Runtime has no common class for "not a model"
             raise GateError(
                 f"{model.name}: not an ONNX model: {str(error).splitlines()[0]}"
@@ -58,7 +58,7 @@ class Session:
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
         if provider == "cuda" and self.provider != "cuda":
             raise UsageError(f"provider cuda is not available: the session runs on {self.provider}")
-        if provider == "auto" and self.provider == "cpu" and len(wanted) > 1:
+        if provider == "auto" and self.provider == "cpu" and len(providers) > 1:
             log.warning("found a GPU that ONNX Runtime cannot use; running on the CPU")
 
     @property

@@ -1,4 +1,4 @@
-"""The main job from Python: `scda.train`, and what it leaves."""
+"""Training from Python: `scda.train` and its result."""
 
 import os
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class Run:
     """A finished run.
 
     Attributes:
-        path: The run's folder; `report.html` in it is the place to start.
+        path: The folder of the run; open its `report.html` first.
         id: The bundle's id, 16 hex digits.
         classes: The known classes, then the discovered ones by falling size.
-        status: `ok`, or what needs attention, such as `weak transfer`.
-        findings: What was found and what to do about it, one sentence each; empty if all is well.
-        num_rejected: Number of files that are no usable image; they are listed in `rejected.csv`.
+        status: `ok`, or the statuses of the findings, such as `weak transfer`.
+        findings: One sentence per finding with what to do about it; empty if there are none.
+        num_rejected: Number of unusable files, which are listed in `rejected.csv`.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def bundle(self) -> Path:
-        """The folder of the exported model: all that labelling and serving need."""
+        """The folder of the exported model, which is all that labelling and serving need."""
         return self.path / "bundle"
 
     @property
@@ -45,7 +45,7 @@ class Run:
         return sum(info.kind == "discovered" for info in self.classes)
 
     def load(self, *, provider: str = "auto", threads: int = 0) -> "Model":
-        """Return the model, ready to answer; arguments and errors are those of `scda.load`."""
+        """Return the loaded model; arguments and errors are those of `scda.load`."""
         from scda.serve.model import load
 
         return load(self.bundle, provider=provider, threads=threads)
@@ -114,7 +114,7 @@ def train(
     )
     with Reporter(quiet=quiet) as reporter, threads_kept(), rng.kept():
         trained = run_job(job, reporter)
-    assert trained is not None  # as it would be in a process of several
+    assert trained is not None  # it is None only in processes other than rank 0
     manifest = trained.manifest
     return Run(
         path=job.out,

@@ -1,1 +1,1 @@
-"""How a bundle is used: labelling folders and answering over HTTP; no torch anywhere."""
+"""The use of a bundle: labelling folders and serving over HTTP, without torch."""

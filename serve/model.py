@@ -1,4 +1,4 @@
-"""A bundle as a Python object: what `scda.load` returns."""
+"""A bundle as a Python object: the result of `scda.load`."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ class Model:
         return self._predictor.active_classes
 
     def predict(self, image: ImageLike) -> Prediction:
-        """Return what one image shows.
+        """Return the prediction for one image.
 
         Args:
             image: A path, the bytes of an image file, a Pillow image, or RGB pixels in an array of
@@ -82,10 +82,10 @@ class Model:
         batch_size: int | None = None,
         workers: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Yield one row per file, in sorted order, as they are ready; a bad file has a row, too.
+        """Yield one row per file in sorted order, as soon as it is ready; bad files included.
 
         A row is a dict with the columns of `scda-adapt label`: `path`, `status`, `error_code`,
-        `error`, the fields of a prediction, and `review`; what does not apply is None. So
+        `error`, the fields of a prediction, and `review`; columns that do not apply are None.
         `pandas.DataFrame(model.label("folder/"))` is a table of the folder.
 
         Args:
@@ -96,7 +96,7 @@ class Model:
             exclude: Patterns of names or paths; files that match one are left out.
             top: Number of entries of a prediction's `top`; None takes five.
             min_confidence: Confidence, 0 to 1, below which a row is marked for review.
-            batch_size: Images per call of the model; None takes what suits its provider.
+            batch_size: Number of images per call of the model; None chooses by the provider.
             workers: Number of processes that decode; 0 decodes in this one, None takes the
                 available CPUs, or 0 for a few files.
 

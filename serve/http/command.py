@@ -13,7 +13,7 @@ from scda.models.errors import UsageError
 # Repeated here, because importing the service would import all of BentoML.
 SERVICE, SERVICE_NAME = "scda.serve.service:Classifier", "scda"
 _OPTIONS = "BENTOML_CONFIG_OPTIONS"
-_DRAIN_SECONDS = 20  # for running requests after a signal; Kubernetes kills after 30
+_DRAIN_SECONDS = 20  # time for running requests after a signal; Kubernetes kills after 30
 
 
 def serve_command(

@@ -1,4 +1,4 @@
-"""What `GET /v1/model` says: what is served, and within which limits."""
+"""The route `GET /v1/model`: the model that is served, and the limits of the server."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class ClassCard:
     label: str
     kind: str  # known | discovered
     answered_as: str  # its own id; another one if merged, `unknown` if dropped
-    size: int  # target images of the class at training
-    mean_confidence: float  # over those images, 0 to 1
+    size: int  # number of target images of the class at training
+    mean_confidence: float  # mean over those images, 0 to 1
     nearest_known: str | None  # id of the closest known class; None for a known class
 
 
@@ -33,7 +33,7 @@ class ClassCard:
 class Limits:
     """The limits of a request."""
 
-    max_bytes: int  # of one image, and of all images of one request
+    max_bytes: int  # largest size of one image, and of all images of one request
     max_pixels: int
     max_files: int
     queue: int  # requests at the same time, per worker
@@ -52,7 +52,7 @@ class ModelCard:
     preprocessing: dict[str, Any]  # as in the bundle
     provider: str  # where the model runs: cpu or cuda
     limits: Limits
-    version: str  # of scda
+    version: str  # version of scda
 
 
 def serve_model_card(app: FastAPI, queue: InferenceQueue) -> None:

@@ -1,4 +1,4 @@
-"""Reload names.json while the server runs: a new name is answered with within a second."""
+"""Reload names.json while the server runs: answers have a new name within a second."""
 
 import logging
 import time

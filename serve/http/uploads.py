@@ -51,7 +51,7 @@ def _is_form(request: Request) -> bool:
 
 
 async def _limited(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the body while it is within the limit, whatever its Content-Length says."""
+    """Yield the body up to the limit, which is checked independently of the Content-Length."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_many_bytes(max_bytes)

@@ -131,7 +131,7 @@ def _started(preprocessing: Preprocessing) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C reaches only the parent, which ends this process
         )
-    except OSError as error:  # for example out of memory or processes
+    except OSError as error:  # such as a lack of memory
         raise _cannot_start(error.strerror) from None
 
 

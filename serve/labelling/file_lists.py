@@ -1,4 +1,4 @@
-"""Files to label that a list names, in its order."""
+"""The files to label from a list of names, in its order."""
 
 import os
 import shutil

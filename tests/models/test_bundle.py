@@ -301,7 +301,7 @@ def test_where_there_is_no_bundle_the_path_is_named(
 
 def test_parts_that_do_not_fit_each_other_are_refused(bundle: Path) -> None:
     edit(bundle, lambda fields: fields["classes"].pop(), sign=True)
-    with pytest.raises(GateError, match=r"faiss does not fit bundle\.json: 5, expected 4$"):
+    with pytest.raises(GateError, match=r"faiss does not match bundle\.json: 5, expected 4$"):
         load_predictor(bundle, provider="cpu", threads=1)
 
 
@@ -312,7 +312,9 @@ def test_a_model_for_another_image_size_is_refused(
     smaller = dataclasses.replace(manifest.preprocessing, crop_px=31)
     folder = tmp_path / "smaller"
     write(draft, folder, dataclasses.replace(manifest, preprocessing=smaller))
-    with pytest.raises(GateError, match=r"model\.onnx does not fit bundle\.json: 32, expected 31$"):
+    with pytest.raises(
+        GateError, match=r"model\.onnx does not match bundle\.json: 32, expected 31$"
+    ):
         load_predictor(folder, provider="cpu", threads=1)
 
 

@@ -69,7 +69,7 @@ def test_features_that_are_not_finite_are_refused(bad: float) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 5), (6,), (1, 2, 6)])
 def test_features_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"features must be \(N, 6\)"):
+    with pytest.raises(ValueError, match=r"expected \(N, 6\)"):
         nearest(build_index(features(3)), np.zeros(shape, np.float32), 1)
 
 
