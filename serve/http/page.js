@@ -3,7 +3,7 @@
 
 let limits = null; // limits of the server
 let given = null; // the last image, sent again once there is a key
-let asked = null; // aborts the running request
+let running = null; // aborts the running request
 
 async function enter() {
   try {
@@ -37,8 +37,8 @@ function lock() {
 }
 
 async function give(file) {
-  asked?.abort();
-  const mine = (asked = new AbortController());
+  running?.abort();
+  const mine = (running = new AbortController());
   given = file;
   showGiven(file);
   refuse("");
@@ -47,13 +47,13 @@ async function give(file) {
     if (file.size > limits.max_bytes)
       throw new Error(`${file.size.toLocaleString("en")} bytes, at most ${limits.max_bytes.toLocaleString("en")} are read`);
     const answer = await askNearest(file, mine.signal);
-    if (mine === asked) showAnswer(answer);
+    if (mine === running) showAnswer(answer);
   } catch (error) {
-    if (mine !== asked) return; // another image has been given since
+    if (mine !== running) return; // another image has been given since
     showResults(false); // the old answer does not belong to this image
     complain(error);
   } finally {
-    if (mine === asked) {
+    if (mine === running) {
       $("content").removeAttribute("aria-busy");
       invite("Drop, paste or choose another image");
     }

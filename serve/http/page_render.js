@@ -49,7 +49,7 @@ function showAnswer({ prediction, classes, images }) {
   showResults(true);
   $("others").parentElement.hidden = cards.length < 2;
   $("alike").hidden = images.length === 0; // the bundle may lack the features of the target images
-  $("said").textContent = `${label}, ${kind}, ${percent(prediction.confidence)}${outlier ? ", an outlier" : ""}`;
+  $("message").textContent = `${label}, ${kind}, ${percent(prediction.confidence)}${outlier ? ", an outlier" : ""}`;
 }
 
 function bar(entry) {

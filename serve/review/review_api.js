@@ -38,17 +38,17 @@ function complain(problem) {
   else $("refused").hidden = true;
 }
 
-function order(action, fields, said) {
+function order(action, fields, message) {
   queue = queue.then(async () => {
     orders += 1;
-    const done = await send(action, fields, said);
+    const done = await send(action, fields, message);
     orders += 1;
     return done;
   });
   return queue;
 }
 
-async function send(action, fields, said) {
+async function send(action, fields, message) {
   let response, body;
   try {
     response = await fetch("change", {
@@ -68,12 +68,12 @@ async function send(action, fields, said) {
   }
   $("refused").hidden = true;
   show(body);
-  say(said);
+  say(message);
   return true;
 }
 
 function say(text) {
-  $("said").textContent = text;
+  $("message").textContent = text;
 }
 
 function refuse(text, actions = []) {

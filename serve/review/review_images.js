@@ -11,7 +11,7 @@ async function openImages(id) {
 }
 
 async function moreImages() {
-  const asked = gallery;
+  const shown = gallery;
   const { id, start } = gallery;
   let body;
   try {
@@ -20,7 +20,7 @@ async function moreImages() {
   } catch {
     body = { error: NO_ANSWER };
   }
-  if (asked !== gallery || start !== gallery.start) return; // another class, order or page has been chosen since
+  if (shown !== gallery || start !== gallery.start) return; // another class, order or page has been chosen since
   $("images-why").textContent = body.error ?? `${body.total} images of this class at training`;
   if (body.error) return;
   $("images-grid").append(...body.images.map(figure));

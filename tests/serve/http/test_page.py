@@ -85,7 +85,7 @@ def test_an_image_is_answered_beside_the_pictures_of_its_cluster(page: Page) -> 
     expect(answer(page)).to_have_text("red")
     expect(page.locator("#kind")).to_contain_text("known")
     expect(page.locator("#kind")).to_contain_text(re.compile(r"9\d\.\d% confidence"))
-    expect(page.locator("#said")).to_have_text(re.compile(r"^red, known, 9\d\.\d%$"))
+    expect(page.locator("#message")).to_have_text(re.compile(r"^red, known, 9\d\.\d%$"))
     is_shown(page.locator("#picture"))
     nearest = page.locator("#nearest .card")
     expect(nearest.locator("h3")).to_have_text("red")
@@ -204,7 +204,7 @@ def test_an_image_far_from_every_class_is_an_outlier(page: Page) -> None:
     Image.new("RGB", (40, 40)).save(file, "PNG")  # black: by hand 2/3 from blue, green and red
     choose(page, file.getvalue())
     expect(page.locator("#kind .warn")).to_have_text("outlier: far from every class")
-    expect(page.locator("#said")).to_contain_text("an outlier")
+    expect(page.locator("#message")).to_contain_text("an outlier")
 
 
 def test_the_page_shows_what_training_doubted(folder: Path, chromium: Browser) -> None:

@@ -60,7 +60,7 @@ def test_leaving_a_field_saves_it(page: Page, site: Site) -> None:
     page.fill(f"#{D1} .name input", "pen")
     page.locator(f"#{D0} .facts").click()
     page.locator(f"#{D0} .name input").focus()
-    expect(page.locator("#said")).to_have_text("named pen")
+    expect(page.locator("#message")).to_have_text("named pen")
     assert site.names().labels == {D1: "pen"}
 
 
@@ -121,9 +121,9 @@ def test_all_of_it_can_be_done_with_the_keyboard(page: Page, site: Site) -> None
     press("Escape")
     assert name_of(page, D1) == ""
     press("d")
-    expect(page.locator("#said")).to_have_text(f"dropped {D1}")
+    expect(page.locator("#message")).to_have_text(f"dropped {D1}")
     press("u")
-    expect(page.locator("#said")).to_have_text(f"undid: dropped {D1}")
+    expect(page.locator("#message")).to_have_text(f"undid: dropped {D1}")
     press("k")
     press("k")
     expect(page.locator(f"#{D0}")).to_be_focused()
@@ -181,7 +181,7 @@ def test_what_another_tab_says_comes_in_while_one_types(
     with opened(chromium, site.url) as other:
         other.fill(f"#{D1} .name input", "pen")
         other.press(f"#{D1} .name input", "Enter")
-        expect(other.locator("#said")).to_have_text("named pen")
+        expect(other.locator("#message")).to_have_text("named pen")
     expect(page.locator(f"#{D1} .name input")).to_have_value("pen")
     page.keyboard.type("ler")
     page.keyboard.press("Enter")
@@ -243,7 +243,7 @@ def test_an_answer_from_before_a_change_does_not_take_it_off_the_page(page: Page
 def test_what_was_asked_for_first_is_done_first(page: Page, site: Site) -> None:
     page.fill(f"#{D0} .name input", "stapler")
     page.click(f"#{D0} .drop")  # leaving the field saves the name
-    expect(page.locator("#said")).to_have_text(f"dropped {D0}")
+    expect(page.locator("#message")).to_have_text(f"dropped {D0}")
     assert [change.did for change in site.names().history] == [
         f"named {D0} stapler",
         f"dropped {D0}",
@@ -286,7 +286,7 @@ def test_a_name_given_elsewhere_meanwhile_is_told(page: Page, site: Site) -> Non
     page.keyboard.type("tape")
     change_names(site.folder, lambda naming, names: naming.name(names, D0, "pen"))
     page.evaluate("fetchState()")
-    expect(page.locator("#said")).to_contain_text(f"{D0} was named pen elsewhere")
+    expect(page.locator("#message")).to_contain_text(f"{D0} was named pen elsewhere")
     assert name_of(page, D0) == "tape"
 
 
