@@ -1,5 +1,6 @@
 """Files and folders that are whole or absent, and locks between processes."""
 
+import glob
 import os
 import secrets
 import shutil
@@ -14,7 +15,7 @@ from filelock import FileLock, Timeout
 from scda.models.errors import UsageError
 
 TEMPORARY = ".scda-"  # begins the name of an output that is not finished
-RANDOM_CHARACTERS = 8  # end the name of an unfinished file
+_RANDOM_CHARACTERS = 8  # end the name of an unfinished file
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:
@@ -56,10 +57,10 @@ def atomic_file(
     Raises:
         UsageError: If it cannot be written.
     """
-    end = secrets.token_hex(RANDOM_CHARACTERS // 2)
+    end = secrets.token_hex(_RANDOM_CHARACTERS // 2)
     draft = path.with_name(f"{TEMPORARY}{path.name}.{end}")
     with errors(path):
-        file = draft.open("xb")
+        file = draft.open("xb")  # before the lock, which would create a missing folder
     try:
         with lock(draft):
             yield file
@@ -106,6 +107,17 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def remove_left_behind(path: Path) -> None:
+    """Remove the drafts of a file that killed processes left; those of running ones stay."""
+    random = "?" * _RANDOM_CHARACTERS  # more would belong to a file with a longer name
+    name = f"{TEMPORARY}{glob.escape(path.name)}.{random}"
+    for left in (*path.parent.glob(name), *path.parent.glob(f"{name}.lock")):
+        draft = left.with_name(left.name.removesuffix(".lock"))
+        with suppress(OSError), lock(draft) as is_ours:
+            if is_ours:
+                draft.unlink(missing_ok=True)
 
 
 def lock_path(path: Path) -> Path:

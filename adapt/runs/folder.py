@@ -9,7 +9,7 @@ from typing import Any
 
 from scda.adapt.config import TrainConfig, current_names
 from scda.models.errors import GateError, UsageError
-from scda.models.files import write_atomically
+from scda.models.files import remove_left_behind, write_atomically
 
 _MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
 _LONGEST = 200  # largest number of characters of a value in a message
@@ -153,10 +153,12 @@ def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
 
 
 def _remove_unfinished(root: Path) -> None:
-    """Remove the unfinished files of a killed run, which have hidden names."""
-    for name in ("draft", *(path.name for path in RunFolder(root).parts)):
-        for left in root.glob(f".{name}.*"):
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+    """Remove the unfinished bundle and files of a killed run, which have hidden names."""
+    bundle = RunFolder(root).bundle.name
+    for left in (*root.glob(".draft.*"), *root.glob(f".{bundle}.*")):
+        shutil.rmtree(left, ignore_errors=True)
+    for path in RunFolder(root).parts:
+        remove_left_behind(path)
 
 
 def _is_run(run: RunFolder) -> bool:

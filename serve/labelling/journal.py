@@ -5,10 +5,9 @@ A resumed labelling writes its outputs anew from it, and removes it when they ar
 """
 
 import base64
-import glob
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import RANDOM_CHARACTERS, TEMPORARY, lock, lock_path, write_errors
+from scda.models.files import lock, lock_path, remove_left_behind, write_errors
 from scda.models.predictor import Prediction
 from scda.serve.labelling.formats.rows import Row
 
@@ -81,7 +80,8 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
             if not resume:
                 file.truncate()
             _settle_job(path, file, job)
-            _remove_left_behind(outputs)
+            for output in outputs:
+                remove_left_behind(output)
             yield Journal(path, file)
         path.unlink()
 
@@ -147,16 +147,6 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
                 f"{path}: cannot resume: {name} was {was!r}, is {now!r}; "
                 "rerun without --resume to start again"
             )
-
-
-def _remove_left_behind(outputs: Sequence[Path]) -> None:
-    """Remove the unfinished outputs of a killed labelling."""
-    random = "?" * RANDOM_CHARACTERS  # more would belong to an output with a longer name
-    for output in outputs:
-        for stale in output.parent.glob(f"{TEMPORARY}{glob.escape(output.name)}.{random}"):
-            with suppress(OSError), lock(stale) as is_ours:
-                if is_ours:
-                    stale.unlink()
 
 
 def _parsed(line: bytes) -> Any:

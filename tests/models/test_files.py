@@ -3,9 +3,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from scda.models.errors import UsageError
-from scda.models.files import atomic_file, atomic_folder, lock, lock_path, write_atomically
+from scda.models.files import (
+    atomic_file,
+    atomic_folder,
+    lock,
+    lock_path,
+    remove_left_behind,
+    write_atomically,
+)
 
 Names = list[str]
 
@@ -156,6 +164,18 @@ def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
         assert entries(tmp_path) == []
 
 
-def test_without_locks_the_work_goes_on(tmp_path: Path) -> None:
-    with lock(tmp_path / "none" / "rows.csv") as is_ours:
+def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    fill(tmp_path, ".scda-a[1].csv.01234567", ".scda-a[1].csv.89abcdef.lock", ".scda-a[1].csv.x.y")
+    with atomic_file(tmp_path / "a[1].csv") as file:
+        remove_left_behind(tmp_path / "a[1].csv")
+        file.write(b"data")
+    assert entries(tmp_path) == [".scda-a[1].csv.x.y", "a[1].csv"]
+
+
+def test_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: FileLock) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    with lock(tmp_path / "rows.csv") as is_ours:
         assert is_ours

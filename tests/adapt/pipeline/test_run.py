@@ -180,7 +180,10 @@ def test_what_a_kill_left_half_written_is_swept(
     shutil.copytree(tiny_run, copy)
     (copy / "report.html").unlink()
     (copy / ".draft.abc").mkdir()
-    for name in (".draft.abc/model.onnx", ".report.html.x1", ".mine"):
+    (copy / ".bundle.abc").mkdir()
+    for name in (".draft.abc/model.onnx", ".bundle.abc/model.onnx", ".mine"):
+        (copy / name).write_text("half")
+    for name in (".scda-report.html.abcd1234", ".scda-config.json.abcd1234.lock"):
         (copy / name).write_text("half")
     run(tiny.job(copy, resume=True))
     assert [path.name for path in copy.glob(".*")] == [".mine"]
