@@ -23,24 +23,30 @@ class Inputs(Protocol):
     @property
     def backbone(self) -> nn.Module:
         """The module that maps a batch to backbone features; copies of it are trained."""
+        ...
 
     @property
     def num_target(self) -> int:
         """The number of target images."""
+        ...
 
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0
     ) -> Iterator[tuple[Tensor, ...]]:
         """Yield for each step after the first `done` the inputs of F: source, pseudo, target."""
+        ...
 
     def refresh_batchnorm(self, backbone: nn.Module) -> None:
         """Set the batch statistics of learning layers to those of the whole target."""
+        ...
 
     def source_features(self, backbone: nn.Module) -> Tensor:
         """Return the backbone's features of the source, (N, D_backbone)."""
+        ...
 
     def target_features(self, backbone: nn.Module) -> Tensor:
         """Return the backbone's features of the target, (M, D_backbone)."""
+        ...
 
 
 class FeatureInputs:
