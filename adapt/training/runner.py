@@ -51,6 +51,7 @@ class Train(Protocol):
             Stopped: If `on_step` returns a true value.
             Diverged: If the losses or the weights are not finite.
         """
+        ...
 
 
 class Runner:
@@ -72,6 +73,7 @@ class Runner:
         self._generator = Generator()
         self._paused: RunState | None = None
         self._losses: dict[str, float] = {}
+        self._started = time.monotonic()
 
     def resume(self, start: RunState) -> RunState:
         """Return the state after the last finished stage; without a checkpoint this is `start`.
@@ -127,7 +129,7 @@ class Runner:
             KeyboardInterrupt: If SIGINT arrived; the state is saved.
             Terminated: If SIGTERM arrived; the state is saved.
         """
-        self._losses, started = {}, time.monotonic()
+        self._losses = {}
         stage = replace(before, stage=before.stage + 1, discovery=discovery, restarts=0)
         if discovery:
             self._callbacks.on_discovery(stage.stage, discovery.k_star)
@@ -138,12 +140,13 @@ class Runner:
                 self._fail(before, error)
                 return before
             assessed = assess(trained)
-            seconds = time.monotonic() - started
+            seconds = time.monotonic() - self._started
             state = replace(assessed, losses=self._losses, seconds=seconds)
             # Reported before it is saved: a resumed run drops what was reported and not saved.
             self._callbacks.on_stage(state)
             if self._checkpoints and distributed.is_main():
                 checkpoint.save(self._checkpoints, state)
+        self._started = time.monotonic()  # of the next stage, its discovery included
         return state
 
     def _train(

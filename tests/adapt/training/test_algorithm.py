@@ -1,6 +1,7 @@
 import os
 import re
 import signal
+import time
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -24,7 +25,7 @@ from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.discovery.selection import Candidates
 from scda.adapt.evaluation.metrics import Labels, acc_novel, open_set
 from scda.adapt.runtime.signals import Terminated
-from scda.adapt.training import discovery_step
+from scda.adapt.training import algorithm, discovery_step
 from scda.adapt.training.algorithm import Adapted, adapt, pseudo_labelled
 from scda.adapt.training.losses import class_confusion
 from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
@@ -150,6 +151,16 @@ def test_stages_tell_what_happened(usual: Watched) -> None:
     predicted = predictions(usual.adapted)
     assert usual.stages[-1].unknown_share == pytest.approx((predicted >= KNOWN).mean())
     assert usual.stages[-1].discovery is usual.adapted.discovery
+
+
+def test_the_time_of_a_round_includes_its_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*arguments: Any) -> Discovery:
+        time.sleep(0.5)
+        return discovery_step.discover_classes(*arguments)
+
+    monkeypatch.setattr(algorithm, "discover_classes", slow)
+    stages = run(config(pretrain_steps=2, round_steps=2, rounds=1)).stages
+    assert stages[1].seconds >= 0.5
 
 
 def test_c_is_reset_in_every_round_and_f_goes_on() -> None:
