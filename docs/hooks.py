@@ -18,7 +18,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put the generated reference in its place; on the results, point links at the site."""
+    """Put the generated reference in its place; point links to and from results at the site."""
     if page.file.src_uri == "cli.md":
         from scda.adapt.cli.reference import commands, options
 
@@ -26,7 +26,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{markdown}\n{commands()}\n## Options of the config file\n\n{tables}\n"
     if page.file.src_uri.startswith("results/"):
         return markdown.replace("../../docs/", "../")
-    return markdown
+    return markdown.replace("](../benchmarks/results/", "](results/")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
