@@ -1,7 +1,7 @@
-"""Let `python benchmarks/NAME.py` import this folder as the package `benchmarks`.
+"""Make this folder importable as the package `benchmarks` for `python benchmarks/NAME.py`.
 
-Python puts the folder of a script first on the path, not the repository root, so that the name
-`benchmarks` is found here. `python -m benchmarks.NAME` from the root never reads this file.
+Python puts the folder of a script, not the repository root, first on the path, so the name
+`benchmarks` resolves to this file. `python -m benchmarks.NAME` from the root does not read it.
 """
 
 from pathlib import Path

@@ -2,9 +2,9 @@
 
     python -m benchmarks.domainnet --root DIR --out FILE.jsonl [--method NAME …]
 
-The paper merges classes of the same meaning, leaves 297 implicit ones and cuts a random quarter of
-them to 10 images; it lists neither. `MERGED` and `SEED` are ours. With all 345 classes of DomainNet
-its 48 entries leave the paper's 297, and no other number is taken.
+The paper merges classes of the same meaning, which leaves 297 implicit ones, and reduces a random
+quarter of them to 10 images each. It lists neither; `MERGED` and `SEED` are our choice. The 48
+entries of `MERGED` leave 297 of DomainNet's 345 classes, as in the paper.
 Source: SCDA, "Datasets" and supplement; Peng et al. 2019, https://arxiv.org/abs/1812.01754
 """
 
@@ -19,8 +19,8 @@ from benchmarks.open_set import harness
 from benchmarks.open_set.protocols import Classes, DataSet, Files, Lists, open_set_lists, scanned
 from scda.models.errors import UsageError
 
-# Class of DomainNet → the class of Office-Home that its images count as. `mouse` shows animals,
-# too: left apart, it would make an implicit class of the devices among them.
+# Class of DomainNet → class of Office-Home that its images count as. DomainNet's `mouse` mixes
+# animals and devices: as a class of its own, it would make the devices implicit.
 MERGED = {
     "alarm_clock": "Alarm_Clock",
     "backpack": "Backpack",
@@ -75,15 +75,15 @@ TARGETS = {"Rw": "real", "Cl": "clipart"}  # Office-Home's domain → DomainNet'
 TASKS = ("Ar-Rw", "Ar-Cl", "Pr-Rw", "Pr-Cl")
 PROTOCOL = "65/297"
 _CLASSES = (65, 297)
-SEED = 0  # of which classes are thinned, and to which images
-_THINNED, _LEFT = 0.25, 10  # share of the implicit classes, images of each
+SEED = 0  # random seed of the thinned classes and their images
+_THINNED, _LEFT = 0.25, 10  # share of the implicit classes; images left of each
 
 
 def task_lists(root: Path, protocol: str, task: str) -> Lists:
     """Return Office-Home as source and the merged, thinned target.
 
     Raises:
-        UsageError: If `root` holds not both data sets, or classes are missing.
+        UsageError: If `root` lacks one of the data sets, or classes are missing.
     """
     source_name, target_name = task.split("-")
     home = [
@@ -100,23 +100,23 @@ def task_lists(root: Path, protocol: str, task: str) -> Lists:
 
 
 def merged(home: Files, extra: Files) -> Files:
-    """Return the classes of both data sets, those of one meaning as one.
+    """Return the classes of both data sets, with classes of the same meaning merged.
 
     Raises:
-        UsageError: If one of them lacks a class that is to be merged.
+        UsageError: If one of them lacks a class to merge.
     """
-    for files, wanted in ((extra, MERGED.keys()), (home, set(MERGED.values()))):
-        if missing := sorted(wanted - files.of_class.keys()):
+    for files, names in ((extra, MERGED.keys()), (home, set(MERGED.values()))):
+        if missing := sorted(names - files.of_class.keys()):
             raise UsageError(f"{files.where} has no images of {', '.join(missing)}")
     of_class = {name: list(paths) for name, paths in home.of_class.items()}
     for name, paths in extra.of_class.items():
-        # The same word twice without being merged would put two classes under one name.
+        # Equal names that are not merged would put two classes under one name.
         of_class.setdefault(MERGED.get(name, f"domainnet/{name}"), []).extend(paths)
     return Files(f"{home.where} with {extra.where}", of_class)
 
 
 def thinned(files: Files, implicit: Sequence[str]) -> Files:
-    """Return the files with a random quarter of the implicit classes cut to 10 images each."""
+    """Return the files with a random quarter of the implicit classes reduced to 10 images each."""
     rng = np.random.default_rng(SEED)
     chosen = rng.permutation(list(implicit))[: round(_THINNED * len(implicit))]
     cut = {
@@ -130,7 +130,7 @@ def _rows(count: int, rng: np.random.Generator) -> list[int]:
     return sorted(rng.permutation(count)[:_LEFT].tolist())
 
 
-# Batch size and kmax of SCDA's table of hyper-parameters.
+# Batch size and k_max from SCDA's table of hyper-parameters.
 DOMAINNET = DataSet(
     "domainnet",
     "OfficeHome (Art, Clipart, Product, Real World) and DomainNet (real, clipart)",
@@ -142,7 +142,7 @@ DOMAINNET = DataSet(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, print the tables, and return the exit code."""
+    """Do the missing runs, print the tables, and return the exit code."""
     return harness.main(DOMAINNET, arguments)
 
 

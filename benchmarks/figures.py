@@ -16,7 +16,7 @@ from scda.models.bundle import read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import write_atomically
 
-_WIDEST = 4  # nats; beyond, one side is lost altogether
+_WIDEST = 4  # largest bias in nats; beyond it, OS* or UNK is close to 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def main_records(records: Sequence[Record]) -> list[Record]:
-    """Return the records that docs/method.md speaks of: main study, P1, preset `robust`.
+    """Return the records that docs/method.md shows: main study, P1, preset `robust`.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there are none.
     """
     fields = {"study": "main", "protocol": "P1", "preset": "robust"}
     chosen = [record for record in records if fields.items() <= record.items()]

@@ -1,13 +1,14 @@
-"""Compare speed and answers of the sweep over k with a plain sweep.
+"""Compare speed and results of the sweep over k with those of a plain sweep.
 
     python -m benchmarks.ksweep [--seeds N] [--parts plain large study]
 
-The data are Gaussian mixtures of equally large classes, noise N(0, I), class centres N(0, I) in 64
-dimensions: two centres are on average sqrt(128) = 11.3 standard deviations of the noise apart, so
-all classes are separated. All sides run on one thread, as the product does. The plain sweep is
-scikit-learn's KMeans at every k; each of its seeds takes one to two minutes, the rest about four.
+The data are Gaussian mixtures of equally large classes, with noise N(0, I) and class centres
+N(0, I) in 64 dimensions: two centres are on average sqrt(128) = 11.3 standard deviations of the
+noise apart, so all classes are separated. Both sweeps run on one thread, as in training. The plain
+sweep is scikit-learn's KMeans at every k; each of its seeds takes one to two minutes, everything
+else about four.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from scda.adapt.discovery.sweep import elbow, sweep_curve
 from scda.models.index import Ids
 
 RESTARTS = 4
-SEED_STEP = 100  # restart r of a sweep is seeded with seed + r: no two sweeps share one
+SEED_STEP = 100  # restart r of a sweep has the seed plus r, so that no two sweeps share a seed
 
 
 @dataclass(frozen=True)
@@ -42,25 +43,25 @@ class Mixture:
     """Points with the known classes first."""
 
     points: Points  # (N, D)
-    known_labels: Ids  # of the first points
+    known_labels: Ids  # labels of the first points
     num_known: int
     num_new: int
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One sweep over k and how long it took."""
+    """The result and the duration of one sweep over k."""
 
     curve: Curve
     seconds: float
 
     def k_star(self, num_known: int) -> int:
-        """Return the number of new classes, as discovery computes it."""
+        """Number of new classes, computed as in discovery."""
         return math.ceil((self.curve.k_accuracy + self.curve.k_elbow) / 2) - num_known
 
 
 def mixture(num_known: int, num_new: int, images: int, *, width: int = 64) -> Mixture:
-    """Return a mixture; the centres are equally far apart whatever the width."""
+    """Return a mixture, whose centres are equally far apart for any width."""
     rng = np.random.default_rng(0)
     classes = num_known + num_new
     labels = np.sort(np.arange(images) % classes)
@@ -70,7 +71,7 @@ def mixture(num_known: int, num_new: int, images: int, *, width: int = 64) -> Mi
 
 
 def fast_sweep(data: Mixture, *, k_max: int, seed: int, restarts: int = RESTARTS) -> Sweep:
-    """Return the product's sweep."""
+    """Return the sweep of scda."""
     config = TrainConfig(restarts=restarts, k_max=k_max, seed=seed)
     start = time.perf_counter()
     curve = sweep_curve(data.points, data.known_labels, num_known=data.num_known, config=config)
@@ -78,7 +79,7 @@ def fast_sweep(data: Mixture, *, k_max: int, seed: int, restarts: int = RESTARTS
 
 
 def plain_sweep(data: Mixture, *, k_max: int, seed: int) -> Sweep:
-    """Return the sweep by scikit-learn: every k, every restart from scratch, to convergence."""
+    """Return the sweep with scikit-learn: every k and restart from scratch, to convergence."""
     start = time.perf_counter()
     counts = list(range(data.num_known + 1, data.num_known + k_max + 1))
     best = [_plain_best(data.points, count, seed) for count in counts]
@@ -93,13 +94,13 @@ def plain_sweep(data: Mixture, *, k_max: int, seed: int) -> Sweep:
 
 
 def _plain_best(points: Points, count: int, seed: int) -> KMeans:
-    # One KMeans for each restart, and not n_init=4: so that both sides start from the same seeds.
+    # One KMeans per restart instead of n_init=4, so that both sweeps start from the same seeds.
     runs = [KMeans(count, n_init=1, random_state=seed + r).fit(points) for r in range(RESTARTS)]
     return min(runs, key=lambda run: run.inertia_)
 
 
 def curve_difference(fast: Curve, plain: Curve) -> float:
-    """Return the largest difference of SSE and CA at any k that both tried, relative."""
+    """Return the largest relative difference of SSE and CA over all k that both sweeps tried."""
     rows = [plain.k.index(k) for k in fast.k]
     pairs = ((fast.sse, plain.sse), (fast.accuracy, plain.accuracy))
     return max(
@@ -148,7 +149,7 @@ def large(seeds: int) -> Iterator[Answer]:
 
 
 def study(seeds: int) -> Iterator[Answer]:
-    """Print what PCA and restarts cost and bring, on 512 wide features of 65 classes."""
+    """Print the cost and the benefit of PCA and of restarts, on 512-dimensional features."""
     wide = mixture(25, 40, 4000, width=512)
     everything = Candidates(
         np.arange(len(wide.known_labels)),

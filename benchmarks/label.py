@@ -1,16 +1,16 @@
-"""Compare labelling with the bound of the cores and with two other ways of labelling.
+"""Compare labelling with the bound of the CPU cores and with two other programs.
 
     python -m benchmarks.label --bundle BUNDLE --images DIR [--rounds N]
 
 The bound is cores / (processor seconds of decoding, preparing and ONNX Runtime per image, each
-alone on one thread). Beside it, in the same run and on the same files: a PyTorch DataLoader with
-torchvision's transforms and the backbone in eager mode, and one process that decodes with Pillow
-and runs ONNX Runtime image by image. Bundles with EfficientNet-Lite0 only.
+measured alone on one thread). The other programs run on the same files: a PyTorch DataLoader with
+torchvision's transforms and the backbone in eager mode; and one process that decodes with Pillow
+and runs ONNX Runtime image by image. Only bundles with EfficientNet-Lite0 are supported.
 
-On a machine with other work, rounds take turns, and the median of their ratios counts; the
-processor time of an image tells what was used, whatever else there was to do.
+The programs take turns in every round, and the median of the ratios counts, because other work on
+the machine slows all of them. The processor time per image does not depend on other work.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -39,15 +39,15 @@ from scda.models.predictor import Predictor, load_predictor
 from scda.models.session import Session
 from scda.serve.labelling.label import label
 
-_SAMPLE = 320  # images that the bound is measured on
-_BATCH = 32  # of PyTorch
-# Its workers are forked beside ONNX Runtime's threads: one that hangs must end as an error.
+_SAMPLE = 320  # number of images for measuring the bound
+_BATCH = 32  # batch size of PyTorch
+# Its workers are forked beside the threads of ONNX Runtime and could hang: then, raise an error.
 _PATIENCE = 300  # seconds for a batch
-_BATCH_CPU = 8  # of ONNX Runtime with one thread
+_BATCH_CPU = 8  # batch size of ONNX Runtime with one thread
 
 
 def main() -> int:
-    """Measure the bound, scda and the two others, round by round; return the exit code."""
+    """Measure the bound, scda and the two other programs in rounds; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
-    """Return the images per second of the bound, of scda and of the others, and print them."""
+    """Return and print the images per second of the bound, of scda and of the other programs."""
     work = {
         "ours": lambda: ours(predictor, paths),
         "single": lambda: single(Session(predictor.folder / MODEL, provider="cpu"), paths),
@@ -91,7 +91,7 @@ def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
 
 
 def processor_seconds(predictor: Predictor, paths: Sequence[Path]) -> float:
-    """Return the processor seconds that one image costs at least, one thread at a time."""
+    """Return the smallest processor time of one image in seconds, one thread at a time."""
     began = time.process_time()
     pixels = np.stack([predictor.prepare(read_file(path)) for path in paths])
     for start in range(0, len(pixels), _BATCH_CPU):
@@ -100,7 +100,7 @@ def processor_seconds(predictor: Predictor, paths: Sequence[Path]) -> float:
 
 
 def ours(predictor: Predictor, paths: Sequence[Path]) -> None:
-    """Label as the command does."""
+    """Label like the command."""
     with tempfile.TemporaryDirectory() as name:
         files = Path(name, "files")
         files.write_bytes(b"".join(os.fsencode(path) + b"\0" for path in paths))
@@ -109,7 +109,7 @@ def ours(predictor: Predictor, paths: Sequence[Path]) -> None:
 
 @torch.inference_mode()
 def with_torch(paths: Sequence[Path]) -> None:
-    """Do what a plain inference script does; the head is left out, in its favour."""
+    """Run a plain inference script; leaving out the head is in its favour."""
     network = load_backbone("efficientnet_lite0").network
     files, workers = _Files(paths), usable_cpus()
     for batch in DataLoader(files, batch_size=_BATCH, num_workers=workers, timeout=_PATIENCE):
@@ -137,7 +137,7 @@ class _Files(Dataset[Tensor]):
 
 
 def single(session: Session, paths: Sequence[Path]) -> None:
-    """Decode, resize, crop and run image by image; ONNX Runtime has all cores."""
+    """Decode, resize, crop and run image by image, with ONNX Runtime on all cores."""
     for path in paths:
         image = Image.open(path).convert("RGB")
         scale = 256 / min(image.size)
@@ -147,7 +147,7 @@ def single(session: Session, paths: Sequence[Path]) -> None:
 
 
 def _timed(work: Callable[[], None]) -> tuple[float, float]:
-    """Return the seconds and the processor seconds of some work, other processes' included."""
+    """Return the seconds and the processor seconds of some work, including its processes."""
     began, before = time.perf_counter(), sum(os.times()[:4])
     work()
     return time.perf_counter() - began, sum(os.times()[:4]) - before

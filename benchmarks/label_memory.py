@@ -1,12 +1,12 @@
-"""Compare memory and speed of labelling with those of labelling ten times the files.
+"""Compare memory and speed of labelling with those for ten times as many files.
 
     python -m benchmarks.label_memory --bundle BUNDLE [--files 20000]
 
-Labels a folder of tiny made-up images, and one of ten times as many; all lie in one folder, which
-is the hardest case: its names are sorted. Memory is the peak of the main process, plus the largest
-peak of a decoding process for each of them.
+The images are tiny and synthetic, and all are in one folder, which is the hardest case because the
+names of a folder are sorted. Memory is the peak of the main process plus, for each decoding
+process, the largest peak of any of them.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from scda.models.predictor import load_predictor
 from scda.serve.labelling.label import label
 
 _SIDE_PX = 32
-_DIFFERENT = 200  # images; the files repeat them
+_DIFFERENT = 200  # number of distinct images; the other files are copies
 _KIB_PER_MIB = 1024
 
 
@@ -54,7 +54,7 @@ def main() -> int:
 
 
 def in_new_process(bundle: Path, count: int) -> dict[str, float]:
-    """Return the figures of labelling `count` files in a process of its own."""
+    """Return the figures of labelling `count` files in a new process."""
     with tempfile.TemporaryDirectory() as name:
         make_images(Path(name), count)
         words = [sys.executable, __file__, "--bundle", str(bundle), "--only", name]
@@ -81,7 +81,7 @@ def _jpeg(pixels: Any) -> bytes:
 
 
 def measured(bundle: Path, images: Path) -> dict[str, float]:
-    """Label as the command does; return images/s, processor ms per image and MiB at the peak."""
+    """Label like the command; return images/s, processor ms per image and peak memory in MiB."""
     predictor = load_predictor(bundle_folder(bundle), provider="cpu", threads=1)
     with tempfile.TemporaryDirectory() as folder:
         summary = label(predictor, [images], [f"{folder}/rows.csv", f"{folder}/rows.parquet"])

@@ -2,7 +2,7 @@
 
     python -m benchmarks.office31 --root DIR --out FILE.jsonl [--study NAME] [--method NAME …]
 
-Appends one JSON object per run, leaves out what the file holds already, and prints tables.
+Appends one JSON object per run to the file, skips runs that it already contains, and prints tables.
 """
 
 import sys
@@ -13,7 +13,7 @@ from benchmarks.open_set.protocols import OFFICE31
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, print the tables, and return the exit code."""
+    """Do the missing runs, print the tables, and return the exit code."""
     return harness.main(OFFICE31, arguments)
 
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.officehome --root DIR --out FILE.jsonl [--method NAME …]
 
-Appends one JSON object per run, leaves out what the file holds already, and prints tables.
+Appends one JSON object per run to the file, skips runs that it already contains, and prints tables.
 Source: SCDA, "Datasets"; Venkateswara et al. 2017, https://arxiv.org/abs/1706.07522
 """
 
@@ -17,7 +17,7 @@ from scda.models.errors import UsageError
 
 DOMAINS = {"Ar": "Art", "Cl": "Clipart", "Pr": "Product", "Rw": "Real World"}
 TASKS = tuple(f"{source}-{target}" for source, target in permutations(DOMAINS, 2))
-PROTOCOL = "25/40"  # the first 25 of 65 classes by alphabet are known, the others implicit
+PROTOCOL = "25/40"  # the first 25 of 65 classes in alphabetical order are known, the rest implicit
 _KNOWN, _CLASSES = 25, 65
 
 
@@ -40,7 +40,7 @@ def target_name(task: str) -> str:
     return DOMAINS[task.split("-")[1]]
 
 
-# kmax of SCDA's table of hyper-parameters.
+# k_max from SCDA's table of hyper-parameters.
 OFFICE_HOME = DataSet(
     "officehome",
     "Art, Clipart, Product and Real World, each with CLASS folders",
@@ -52,7 +52,7 @@ OFFICE_HOME = DataSet(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, print the tables, and return the exit code."""
+    """Do the missing runs, print the tables, and return the exit code."""
     return harness.main(OFFICE_HOME, arguments)
 
 

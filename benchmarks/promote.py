@@ -2,13 +2,13 @@
 
     python -m benchmarks.promote --source DIR --target DIR --labelled DIR --out DIR
 
-Trains, and names every discovered class by the truth, after the true class of most of its images:
-two of one true class are merged, one of a known class is merged into it. Promotes, the source
-images with them, and trains again on the promoted folders with the same target, by default
-with `--novel no`: all that was found has been reviewed before a promotion. `acc_named` is the
-accuracy over all target images of the classes that have a name, the same ones both times.
+Trains, and gives every discovered class the name of the true class of most of its images: classes
+with the same name are merged, also into a known class. Then promotes the target images together
+with the source images, and trains again on the promoted folders with the same target, by default
+with `--novel no`, because all discovered classes have been reviewed. `acc_named` is the accuracy
+over all target images of the classes that have a name, the same ones both times.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -34,20 +34,20 @@ from scda.serve.review.promote import promote
 
 @dataclass(frozen=True)
 class Judged:
-    """A bundle beside the truth."""
+    """The predictions of a bundle and the true labels."""
 
     predictor: Predictor
     scored: Scored
 
     @property
     def true_names(self) -> list[str]:
-        """The folder's name of every true label."""
+        """The folder name of every true label."""
         known = [one.label for one in self.predictor.active_classes if one.kind == "known"]
         return known + self.scored.implicit_names
 
     @property
     def named(self) -> set[str]:
-        """The true classes that the bundle has a class of the same name for."""
+        """The true classes whose name is also the name of a class of the bundle."""
         return {one.label for one in self.predictor.active_classes} & set(self.true_names)
 
     def acc_named(self, only: set[str]) -> float:
@@ -61,13 +61,13 @@ class Judged:
 
 
 def judged(bundle: Path, labelled: Path) -> Judged:
-    """Return what a bundle, its names applied, says of a labelled folder."""
+    """Return the predictions of a bundle, with names applied, for a labelled folder."""
     predictor = load_predictor(bundle)
     return Judged(predictor, score(predictor, labelled, on_progress=lambda done, total: None))
 
 
 def name_by_majority(before: Judged) -> Names:
-    """Name every discovered class like the true class of most of its images."""
+    """Give every discovered class the name of the true class of most of its images."""
     num_known, true_names = before.predictor.manifest.num_known, before.true_names
 
     def change(naming: Naming, names: Names) -> Names:
@@ -119,7 +119,7 @@ def main() -> int:
     of_new = [one.acc_named(named - set(raw.named)) for one in (before, after)]
     print(f"acc_novel before and after naming: {acc_novel[0]:.2f}, {acc_novel[1]:.2f}")
     print(f"acc_named of {len(named)} classes: {accuracy[0]:.2f}, promoted {accuracy[1]:.2f}")
-    print(f"of the new ones alone: {of_new[0]:.2f}, promoted {of_new[1]:.2f}")
+    print(f"acc_named of the new classes: {of_new[0]:.2f}, promoted {of_new[1]:.2f}")
     return exit_code(
         [
             Answer("acc_novel_merged", acc_novel[1] / acc_novel[0], 1, at_least=True),

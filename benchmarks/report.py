@@ -1,9 +1,9 @@
-"""Measure time and size of the report for a made-up target of many photographs.
+"""Measure time and size of the report for a synthetic target of many photographs.
 
 python -m benchmarks.report --run RUN [--images 2000] [--width 1600]
 
-RUN is a finished run. Its target images are scaled up to photographs until there are enough, and
-its rows of discovery.csv with them; everything else of the run stays.
+RUN is a finished run. Its target images are enlarged to photographs and repeated until there are
+enough, together with their rows of discovery.csv; the other files of the run stay the same.
 """
 
 import argparse
@@ -32,10 +32,10 @@ _MOST_SECONDS, _MOST_MB = 30.0, 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line per question; return 0 only if all pass."""
+    """Measure and print the figures; return 0 only if all pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", type=Path, required=True, help="a finished run")
-    parser.add_argument("--images", type=int, default=2_000, help="images of the made-up target")
+    parser.add_argument("--images", type=int, default=2_000, help="images of the synthetic target")
     parser.add_argument("--width", type=int, default=1_600, help="width of each image in pixels")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seconds, megabytes = time.perf_counter() - start, path.stat().st_size / 1e6
         processor = time.process_time() - processor
     print(f"images={options.images} width={options.width} map_seconds={map_seconds:.1f}")
-    # Time of all threads, to tell a slow report from a busy machine.
+    # Processor time of all threads distinguishes a slow report from a busy machine.
     print(f"processor_seconds={processor:.1f}")
     return exit_code(
         [
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def enlarged(old: RunFolder, folder: Path, images: int, width: int) -> RunFolder:
-    """Return a copy of a run in `folder`, with `images` photographs for a target."""
+    """Return a copy of a run in `folder` whose target has `images` photographs."""
     run = RunFolder(folder / "run")
     shutil.copytree(old.root, run.root, ignore=shutil.ignore_patterns("checkpoints"))
     config = read_config(old)
@@ -81,7 +81,7 @@ def enlarged(old: RunFolder, folder: Path, images: int, width: int) -> RunFolder
 
 
 def _write_map(run: RunFolder, images: int) -> float:
-    """Write the map of as many features, the run's own with a little noise; return the seconds."""
+    """Write the map of as many noisy copies of the features; return the seconds."""
     index = read_index(run.bundle / "neighbours.faiss")
     own: Features = np.stack([index.reconstruct(row) for row in range(index.ntotal)])
     generator = np.random.default_rng(0)

@@ -1,20 +1,21 @@
-"""Compare the endpoint with the bound of the cores and with LitServe.
+"""Compare the endpoint with the bound of the CPU cores and with LitServe.
 
     python -m benchmarks.serve --bundle BUNDLE --images DIR
 
-The bound is (cores - what the clients take) / (processor seconds of decoding, preparing and ONNX
-Runtime per image, each alone on one thread). Beside scda, in the same run and in turn: LitServe
-with the same file reading, preprocessing, model and answer, in two arrangements, of which the
-faster counts. While one is loaded the others are stopped: LitServe's workers poll for requests all
-the time. 16 clients keep their connections and send JPEGs as form files.
+The bound is (cores - cores used by the clients) / (processor seconds of decoding, preparing and
+ONNX Runtime per image, each measured alone on one thread). In the same run, the servers take turns
+with LitServe, which has the same file reading, preprocessing, model and answer, in two
+configurations, of which the faster counts. Servers without load are suspended, because LitServe's
+workers poll for requests all the time. 16 clients keep their connections open and send JPEGs as
+form files.
 
-Then 16 clients ask at half of the rate reached, each at its own even pace: the 99% quantile of the
-latency against the time of an image that comes alone. Beside it, for clients that arrive in
-crowds: the same rate at independent moments.
+Then 16 clients send at half of the maximal rate, each at its own even pace, to compare the 99%
+quantile of the latency with the latency of a single image. For comparison, the same rate is
+measured at independent random moments.
 
-All of it is measured in every round, and the median of the rounds' ratios counts.
+Everything is measured in every round, and the median of the ratios over the rounds counts.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -35,39 +36,39 @@ from scda.models.cpus import usable_cpus
 from scda.models.folders import walk
 from scda.models.predictor import load_predictor
 
-_SAMPLE = 320  # images sent in turn, and the bound's
+_SAMPLE = 320  # number of images, for the load and for the bound
 _CLIENTS = 16
-_ROUNDS = 3  # of each server in turn: the machine's other work falls on all
-_SECONDS = 10.0  # of load per round
+_ROUNDS = 3  # in each, the servers take turns, so that other work on the machine slows all of them
+_SECONDS = 10.0  # duration of a load
 _LATENCY_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server and its route for images; while one is loaded, the others are suspended."""
+    """A server and its route for images; it is suspended while another one is under load."""
 
     server: Server
     path: str
     field: str
 
     def busy(self, files: Sequence[bytes], *, clients: int = _CLIENTS) -> Load:
-        """Load it with clients that never pause."""
+        """Measure it under clients that never pause."""
         with self.server.alone():
             return keep_busy(self.url, self.field, files, clients=clients, seconds=_SECONDS)
 
     def now_and_then(self, files: Sequence[bytes], moments: Sequence[float]) -> Load:
-        """Load it with an image at each of these moments."""
+        """Measure it with one image at each of these moments."""
         with self.server.alone():
             return arrive(self.url, self.field, files, moments)
 
     @property
     def url(self) -> str:
-        """The whole address of its route."""
+        """Address of its route for images."""
         return self.server.url + self.path
 
 
 def main() -> int:
-    """Measure the bound, scda and LitServe, round by round; return the exit code."""
+    """Measure the bound, scda and LitServe in rounds; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
@@ -79,7 +80,7 @@ def main() -> int:
     with ExitStack() as stack:
         contestants = start(stack, given.bundle)
         for contestant in contestants.values():
-            contestant.busy(files)  # does not count
+            contestant.busy(files)  # warm-up
         rounds = []
         for _ in range(_ROUNDS):
             rounds.append(measured(contestants, files, processor_seconds(one_thread, paths)))
@@ -94,7 +95,7 @@ def main() -> int:
 
 
 def start(stack: ExitStack, bundle: Path) -> dict[str, Contestant]:
-    """Start every server; each may take all cores."""
+    """Start all servers; each may use all cores."""
     cores = usable_cpus()
 
     def started(running: AbstractContextManager[Server], path: str, field: str) -> Contestant:
@@ -113,7 +114,7 @@ def start(stack: ExitStack, bundle: Path) -> dict[str, Contestant]:
 
 
 def measured(contestants: dict[str, Contestant], files: Sequence[bytes], cost: float) -> "Round":
-    """Load the servers in turn, then scda by itself and at half of its rate."""
+    """Measure the servers in turn, then scda with single images and at half of its rate."""
     full = {name: contestant.busy(files) for name, contestant in contestants.items()}
     ours, half = contestants["ours"], full["ours"].rate / 2
     even = at_even_paces(_CLIENTS, rate=half, seconds=_LATENCY_SECONDS)
@@ -129,35 +130,35 @@ def measured(contestants: dict[str, Contestant], files: Sequence[bytes], cost: f
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What was measured within minutes: a machine that gets slower does so for all of it."""
+    """The measurements of one round, close enough in time to be comparable."""
 
-    cost: float  # processor seconds of one image
-    full: dict[str, Load]  # by server
+    cost: float  # processor time of one image, seconds
+    full: dict[str, Load]  # server → load without pauses
     alone: Load
     even: Load
     chance: Load
 
     @property
     def bound(self) -> float:
-        """Images per second that the cores allow beside the clients."""
+        """Images per second that the cores allow in addition to the clients."""
         ours = self.full["ours"]
         return (usable_cpus() - ours.client_seconds / ours.seconds) / self.cost
 
     def of_bound(self) -> float:
-        """Return scda's share of the bound."""
+        """Return the rate of scda as a share of the bound."""
         return self.full["ours"].rate / self.bound
 
     def over_litserve(self) -> float:
-        """Return scda's rate over that of the faster LitServe."""
+        """Return the ratio of scda's rate to that of the faster LitServe."""
         others = [load.rate for name, load in self.full.items() if name != "ours"]
         return self.full["ours"].rate / max(others)
 
     def p99_over_alone(self) -> float:
-        """Return the 99% quantile at half load over the time of an image alone."""
+        """Return the ratio of the 99% latency at half load to the latency of a single image."""
         return self.even.quantile(0.99) / self.alone.quantile(0.5)
 
     def __str__(self) -> str:
-        """Return two lines."""
+        """Return the rates and the latencies as two lines."""
         rates = {"bound": self.bound, **{name: load.rate for name, load in self.full.items()}}
         shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         spells = {"alone": self.alone, "even paces": self.even, "at random": self.chance}

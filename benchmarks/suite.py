@@ -1,11 +1,11 @@
-"""Measure scda on a suite of open-set tasks with half, few and no new classes in the target.
+"""Measure scda on a suite of open-set tasks: half of the classes are new, few, or none.
 
     python -m benchmarks.suite --data DIR --out FILE.jsonl [--seeds N] [--tasks PATTERN …]
         [--kinds KIND …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE] [--jobs N]
 
-Appends one JSON object per task and seed, leaves out what the file holds already, and prints
-figures by group (family and kind). `--list` names another list of tasks, for folders of your own;
-`benchmarks/suites/development.toml` shows how one is written.
+Appends one JSON object per task and seed to the file, skips those that it already contains, and
+prints figures by group (family and kind). `--list` takes another list of tasks, for your own
+folders; `benchmarks/suites/development.toml` is an example.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from scda.models.errors import ScdaError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, print the summary, and return the exit code."""
+    """Do the missing runs, print the summary, and return the exit code."""
     options = _parser().parse_args(arguments)
     try:
         _measure(options)
@@ -54,7 +54,7 @@ def _measure(options: argparse.Namespace) -> None:
     planned = plan(tasks, options.data, options.list.stem, options.preset, changes, options.seeds)
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in planned if results.key(run.name) not in done]
-    say(f"{len(planned)} runs, {len(planned) - len(missing)} of them in {options.out} already")
+    say(f"{len(planned)} runs, {len(planned) - len(missing)} already in {options.out}")
     features = features_of(missing, options.cache)
     started = time.monotonic()
     for number, record in enumerate(records_of(missing, features, measure, options.jobs), 1):
@@ -73,7 +73,7 @@ def plan(
     changes: Mapping[str, Any],
     seeds: int,
 ) -> list[Run]:
-    """Return every task with every seed; all tasks come before the next seed."""
+    """Return the runs of all tasks with the first seed, then with the next one, and so on."""
     variant = " ".join(f"{name}={changes[name]}" for name in sorted(changes)) or "main"
     lists = {task.name: task.lists(data) for task in tasks}
     planned = []
@@ -98,14 +98,14 @@ def measure(run: Run, inputs: Inputs) -> Record:
 
 
 def chosen(tasks: Sequence[Task], patterns: Sequence[str], kinds: Sequence[str]) -> list[Task]:
-    """Return the tasks of these kinds whose names match one of the patterns; empty takes all.
+    """Return the tasks of the given kinds whose names match a pattern; empty selects all.
 
     Raises:
         UsageError: If a pattern matches no task, or no task is left.
     """
     for pattern in patterns:
         if not any(fnmatch(task.name, pattern) for task in tasks):
-            raise UsageError(f"no task is called {pattern}; the list has {tasks[0].name}, …")
+            raise UsageError(f"no task matches {pattern}; expected names such as {tasks[0].name}")
     left = [
         task
         for task in tasks
@@ -118,7 +118,7 @@ def chosen(tasks: Sequence[Task], patterns: Sequence[str], kinds: Sequence[str])
 
 
 def changed(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the options that `OPTION=VALUE` settings change, each value of the option's type.
+    """Return the options of `OPTION=VALUE` settings, with values of the option's type.
 
     Raises:
         UsageError: If a setting has no `=`, no such option exists, or the value is of another type.

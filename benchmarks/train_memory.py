@@ -3,15 +3,16 @@
     python -m benchmarks.train_memory [--images 20000] [--backbone conv4|efficientnet_lite0]
         [--computed 500]
 
-Makes a source of 10 classes and a target of 15, coloured shapes on noise, in a temporary folder,
-runs `scda-adapt train` on them as a process of its own, and reads the largest memory it ever held
-(ru_maxrss). conv4 has random weights: memory depends on shapes alone. Images and features are made
-in processes of their own, since a forked process's largest memory begins with its parent's.
+Creates a source of 10 classes and a target of 15, coloured shapes on noise, in a temporary folder,
+runs `scda-adapt train` on them in a new process, and reads its peak memory (ru_maxrss). conv4 has
+random weights, because memory depends on shapes alone. Images and features are made in other
+processes, because the peak of a forked process begins with that of its parent.
 
-Features are computed in batches, so that their number does not matter while they are: `--computed`
-of the target are, the others lie in the cache already, made up, of the backbone's width.
+Computing features takes the same memory for any number of images, because it works in batches.
+Therefore only `--computed` features of the target are computed; the others are random and are in
+the cache from the start.
 
-Ends with a line for the answer; exit code 0 only if it passes.
+The last line compares the figure with its bound; the exit code is 0 only if it passes.
 """
 
 import argparse
@@ -32,8 +33,8 @@ from PIL import Image, ImageDraw
 
 from benchmarks.speed.answers import Answer, exit_code
 
-KNOWN, ALL = 10, 15  # classes of the source, of the target
-OF_SOURCE = 50  # images per class
+KNOWN, ALL = 10, 15  # number of classes of the source and of the target
+OF_SOURCE = 50  # number of source images per class
 SIDE_PX = 64
 MOST_GB = 3.0
 
@@ -72,7 +73,7 @@ def random_weights(path: Path) -> None:
 
 
 def made_features(root: Path, backbone: str, weights: Path | None, computed: int) -> None:
-    """Put features around a centre per class into the cache, for all but `computed` images."""
+    """Store features around one centre per class in the cache, for all but `computed` images."""
     from scda.adapt.data.features import FeatureCache
     from scda.models.networks.backbones import load_backbone
 
@@ -88,7 +89,7 @@ def made_features(root: Path, backbone: str, weights: Path | None, computed: int
 
 
 def apart(make: Callable[..., None], *arguments: object) -> None:
-    """Call a function in a fresh process, so that this one stays small."""
+    """Call a function in a new process, so that this one stays small."""
     process = multiprocessing.get_context("spawn").Process(target=make, args=arguments)
     process.start()
     process.join()
@@ -96,7 +97,7 @@ def apart(make: Callable[..., None], *arguments: object) -> None:
 
 
 def train(root: Path, backbone: str, weights: Path | None) -> tuple[float, float]:
-    """Return the largest memory of a run in GB, and its seconds."""
+    """Return the peak memory of a run in GB, and its duration in seconds."""
     words = ["--source", "source", "--target", "target", "--out", "run", "--cache", "cache"]
     words += ["--backbone", backbone, "--novel", "yes", "--quiet"]
     words += ["--weights", str(weights)] if weights else []
@@ -109,7 +110,7 @@ def train(root: Path, backbone: str, weights: Path | None) -> tuple[float, float
 
 
 def main() -> int:
-    """Measure; return the exit code."""
+    """Measure and print the peak memory; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, default=20_000)
     parser.add_argument("--backbone", default="conv4", choices=["conv4", "efficientnet_lite0"])

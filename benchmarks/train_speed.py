@@ -2,12 +2,13 @@
 
     python -m benchmarks.train_speed --images DIR
 
-EfficientNet-Lite0 at 224 pixels, 32 images per domain and step. scda reads the files;
-the bare backbone beside it has its pixels in memory and computes nothing else: ONNX Runtime for
-the features of a frozen backbone, PyTorch for those of one that learns, PyTorch forward and
-backward for a step. The two take turns, so that other work on the machine slows both.
+The backbone is EfficientNet-Lite0 at 224 pixels, with 32 images per domain and step. scda reads the
+files; the bare backbone has its pixels in memory and does nothing else. It runs in ONNX Runtime for
+the features of a frozen backbone, in PyTorch for those of a backbone that learns, and forward and
+backward in PyTorch for a training step. Both take turns, so that other work on the machine slows
+both.
 
-Ends with a line for each answer; exit code 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all pass.
 """
 
 import argparse
@@ -38,14 +39,14 @@ from scda.models.networks.network import FeatureHead
 from scda.models.session import Session
 
 _BATCH = 32
-_PASSES = 3  # of a step: source, pseudo-labelled, target
+_PASSES = 3  # number of forward passes of a step: source, pseudo-labelled, target
 _CLASSES = 21
 _BAR = 0.85
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The same number of images by scda and by the bare backbone, in turns."""
+    """The same number of images processed by scda and by the bare backbone in turns."""
 
     name: str
     images: int
@@ -53,8 +54,8 @@ class Contest:
     bare: Callable[[], None]
 
     def answer(self, turns: int) -> Answer:
-        """Return scda's share of the bare backbone's images/s, and print both."""
-        self.bare()  # the first call allocates, and starts what has to be started
+        """Return the rate of scda as a share of the bare backbone's, and print both."""
+        self.bare()  # warm-up
         self.ours()
         pairs = [(_seconds(self.ours), _seconds(self.bare)) for _ in range(turns)]
         ours, bare = (turns * self.images / sum(times) for times in zip(*pairs, strict=True))
@@ -78,14 +79,14 @@ def main() -> int:
 
 
 def frozen(images: Images) -> Contest:
-    """The pass whose features are kept, against its own ONNX Runtime session."""
+    """Compare the pass that computes the cached features with its own ONNX Runtime session."""
     backbone = load_backbone("efficientnet_lite0")
     session = features._open(backbone, partial(Session, provider="cpu"))
     one_thread = features._open(backbone, partial(Session, provider="cpu", threads=1))
     batches = [batch.numpy() for batch in _pixels(images, backbone)]
 
     def ours() -> None:
-        # The export is paid once a run, not by the image, and stays out of the rate.
+        # The export happens once per run, so it is left out of the rate.
         kept = patch.object(features, "_open", return_value=one_thread)
         with kept, tempfile.TemporaryDirectory() as folder:
             features.extract(images.paths, backbone, cache_folder=Path(folder))
@@ -98,7 +99,7 @@ def frozen(images: Images) -> Contest:
 
 
 def tuned(images: Images) -> Contest:
-    """The pass before each discovery, against the same network in PyTorch."""
+    """Compare the pass before each discovery with the same network in PyTorch."""
     inputs = _inputs(images, "last")
     batches = list(_pixels(images, load_backbone("efficientnet_lite0")))
 
@@ -112,7 +113,7 @@ def tuned(images: Images) -> Contest:
 
 
 def step(part: str, steps: int) -> Callable[[Images], Contest]:
-    """Retraining from files, against forward and backward through the backbone."""
+    """Compare retraining from files with forward and backward through the backbone."""
 
     def contest(images: Images) -> Contest:
         inputs = _inputs(images, part)

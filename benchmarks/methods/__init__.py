@@ -1,1 +1,1 @@
-"""Other papers' methods, each written from its description, on the features that scda sees."""
+"""Methods of other papers, each written from its description, on the same features as scda."""

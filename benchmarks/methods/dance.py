@@ -1,4 +1,4 @@
-"""DANCE: target images seek a neighbour, known or new, and keep away from the entropy's middle.
+"""DANCE: cluster target images with their neighbours, and separate them by their entropy.
 
 Saito, Kim, Sclaroff, Saenko 2020, "Universal Domain Adaptation through Self Supervision",
 https://arxiv.org/abs/2002.07953: neighbourhood clustering against a memory of the target and the
@@ -30,7 +30,7 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
 
 _TEMPERATURE = 0.05
-_WEIGHT = 0.05  # of both target losses
+_WEIGHT = 0.05  # weight of each target loss
 _MARGIN = 0.5  # nats
 
 
@@ -42,7 +42,7 @@ def fit(
     *,
     decay_from: float = 0.0,
 ) -> Prediction:
-    """Cluster and separate; reject what has more than half of log K nats of entropy."""
+    """Cluster and separate; reject images with an entropy above log(K) / 2 nats."""
     num_known = num_classes(source)
     middle = math.log(num_known) / 2
     head = new_head(target, config)
@@ -66,29 +66,29 @@ def fit(
     steps = total_steps(config, num_known, len(target))
     unit = [classifier.weight]
     minimise([head, classifier], loss, steps, config, decay_from=decay_from, unit=unit)
-    refresh_batchnorm(networks, target)  # the target's own statistics
+    refresh_batchnorm(networks, target)  # statistics of the target
     logits, adapted = infer(networks, target)
     return rejected_above(entropy(logits), middle, logits.argmax(dim=1), adapted)
 
 
 def neighbourhood(features: Tensor, rows: Tensor, memory: Tensor, prototypes: Tensor) -> Tensor:
-    """Return the mean entropy, in nats, of whom each image takes for its neighbour.
+    """Return the mean entropy, in nats, of the distribution of an image over its neighbours.
 
     Args:
-        features: (B, D), length 1.
-        rows: (B,), which rows of the memory they are, each once; they take the memory's place, and
-            no image is its own neighbour.
-        memory: (N, D), length 1, of the whole target.
-        prototypes: (K, D), length 1.
+        features: Features of a batch, (B, D), rows of length 1.
+        rows: Distinct rows of the memory that the batch replaces, (B,); an image is not its own
+            neighbour.
+        memory: Features of the whole target, (N, D), rows of length 1.
+        prototypes: Prototypes of the known classes, (K, D), rows of length 1.
     """
     memory = memory.index_copy(0, rows, features)
     cosines = features @ torch.cat([memory, prototypes]).T  # (B, N + K)
     themselves = F.one_hot(rows, cosines.shape[1]).bool()
-    # Finite, since 0 times minus infinity is no number.
+    # Finite, because 0 times minus infinity is not a number.
     return entropy((cosines / _TEMPERATURE).masked_fill(themselves, -1e4)).mean()
 
 
 def away_from(middle: float, entropies: Tensor) -> Tensor:
-    """Return minus the mean distance to the middle; what is nearer than the margin counts 0."""
+    """Return minus the mean distance to the middle; distances below the margin count as 0."""
     distances = (entropies - middle).abs()
     return -torch.where(distances > _MARGIN, distances, 0.0).mean()

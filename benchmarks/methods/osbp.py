@@ -1,9 +1,9 @@
-"""OSBP: an extra class `unknown`, held at a half by the classifier and pushed off it by F.
+"""OSBP: an extra class `unknown`, kept at one half by the classifier and pushed away by F.
 
 Saito, Yamamoto, Ushiku, Harada 2018, "Open Set Domain Adaptation by Backpropagation",
 https://arxiv.org/abs/1804.10427: cross-entropy on the source, binary cross-entropy of the target's
 probability of `unknown` against t = 0.5, whose gradient is reversed between C and F, weight 1.
-With frozen features the paper trains its new layers by momentum SGD at the rate 1e-3, as scda.
+With frozen features, the paper trains its new layers like scda: momentum SGD with rate 1e-3.
 """
 
 import torch
@@ -27,7 +27,7 @@ from scda.adapt.training.networks import Networks, infer
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
-    """Play the game; reject what `unknown` is the likeliest class of."""
+    """Train the adversarial game; reject images whose most probable class is `unknown`."""
     num_known = num_classes(source)
     head = new_head(target, config)
     networks = Networks(head, nn.Linear(head.width, num_known + 1))
@@ -37,7 +37,7 @@ def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Genera
     def loss() -> Tensor:
         features, labels = next(of_source)
         against = reverse_gradient(networks.head(target[next(of_target)]))
-        # scda's form `sample` of L_adv is this paper's loss.
+        # The form `sample` of L_adv in scda is the loss of this paper.
         game = adversarial(networks.classifier(against), form="sample")
         return F.cross_entropy(networks.logits(features), labels) + game
 

@@ -1,11 +1,11 @@
-"""OVANet: one classifier per class that knows when an image is not of it.
+"""OVANet: one binary classifier per class, which rejects images of other classes.
 
 Saito and Saenko 2021, "OVANet: One-vs-All Network for Universal Domain Adaptation",
 https://arxiv.org/abs/2104.03344: a closed-set classifier, K one-vs-all classifiers trained with the
-hardest negative alone, and the entropy of the one-vs-all outputs, its mean over classes, made small
-on the target with weight 0.1. As in the authors' program, the second of these losses is halved, and
-the rows of the one-vs-all classifiers have length 1. Its rate is 1e-2 with inverse decay
-(`decay_from`).
+hardest negative alone, and the entropy of the one-vs-all outputs, averaged over classes and
+minimised on the target with weight 0.1. As in the authors' program, the second of these losses is
+halved, and the rows of the one-vs-all classifiers have length 1. The rate is 1e-2 with inverse
+decay (`decay_from`).
 """
 
 import torch
@@ -37,7 +37,7 @@ def fit(
     *,
     decay_from: float = 0.0,
 ) -> Prediction:
-    """Train both kinds of classifier; reject where the likeliest class's own one says no."""
+    """Train both kinds of classifier; reject images that the most probable class's one rejects."""
     num_known = num_classes(source)
     head = new_head(target, config)
     networks = Networks(head, nn.Linear(head.width, num_known))
@@ -68,29 +68,29 @@ def fit(
 
 
 class OneVsAll(nn.Module):
-    """For each class the logit of `is of this class`: (N, D) → (N, K).
+    """One-vs-all logits of each class: (N, D) → (N, K).
 
-    Yes and no have a row of length 1 each, so that no answer becomes sure by long weights.
+    The weight vectors of `yes` and `no` have length 1, so that long weights cannot add confidence.
     """
 
     def __init__(self, width: int, num_known: int) -> None:
-        """Draw both rows of every class."""
+        """Draw both weight vectors of every class."""
         super().__init__()
         self.answers = nn.Linear(width, 2 * num_known, bias=False)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return yes less no: its sigmoid is the softmax of both."""
+        """Return the logits of `yes` minus those of `no`; the sigmoid is the softmax of both."""
         yes, no = self.answers(features).chunk(2, dim=1)
         logits: Tensor = yes - no
         return logits
 
 
 def hard_negatives(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return -log p(of its class) - log of the least p(not of another class), the mean over rows.
+    """Return the mean of -log p(yes, own class) - log p(no, hardest other class).
 
     Args:
-        logits: (N, K), of `is of this class`.
-        labels: (N,).
+        logits: One-vs-all logits, (N, K).
+        labels: Labels, (N,).
     """
     of_class = F.one_hot(labels, logits.shape[1]).bool()
     accepted = F.logsigmoid(logits[of_class])

@@ -1,19 +1,21 @@
-"""PGL: a graph of source and target images; each round calls some of the target known or unknown.
+"""PGL: a graph of source and target images; each round labels a part of the target.
 
 Luo, Wang, Huang, Baktashmotlagh 2020, "Progressive Graph Learning for Open-Set Domain Adaptation",
 https://arxiv.org/abs/2006.12087. In a batch of both domains an edge network gives the similarity of
 every pair from the distance of their features, and a node network classifies an image by its own
-features and the neighbours' mean; focal loss on nodes (weight mu), cross-entropy on edges between
-labelled images, an adversary between domains (weight gamma) that leaves out what is called unknown.
-In each of 1 / alpha rounds alpha of the target is labelled for good: a share beta of that, the
-surest, by class, and the least sure as unknown. After the last round all is; that is the answer.
+features and the mean of its neighbours. The losses are a focal loss on nodes (weight mu), a
+cross-entropy on edges between labelled images, and an adversary between domains (weight gamma) that
+ignores images labelled unknown. Each of 1 / alpha rounds labels a share alpha of the target
+permanently: of these images, a share beta, those with the highest confidence, gets its class, and
+those with the lowest confidence become unknown. After the last round, all images have a label.
 
-**beta says how much of the target is known, and no user knows that.** The authors give 0.1 to 0.9,
-none for Office-31; here it is 0.6 for every target, as their README has it for VisDA-18. mu, gamma
-and alpha are their program's. Otherwise simpler: networks go on from round to round instead of
-starting anew, pseudo-labelled images come in the target's batches instead of in the source's
-places, edges are learnt before they are normalised, and scda's SGD stands for Adam. The first round
-has scda's pre-training steps and what is left when the others share the rest evenly.
+**beta is the share of known images in the target, which no user knows.** The authors give 0.1 to
+0.9, and none for Office-31; here it is 0.6 for every target, their README's value for VisDA-18. mu,
+gamma and alpha are those of their program. The rest is simpler: networks are kept from round to
+round instead of trained anew, pseudo-labelled images come in the batches of the target instead of
+the source, edges are learnt before they are normalised, and scda's SGD replaces Adam. The first
+round has the steps of scda's pre-training; the other rounds divide the remaining steps evenly, and
+the remainder goes to the first.
 """
 
 import torch
@@ -35,19 +37,19 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.training.losses import reverse_gradient
 from scda.models.networks.network import FeatureHead
 
-NOT_YET = -2  # of a target image that has no label, neither a class nor UNKNOWN
+NOT_YET = -2  # label of a target image that is not labelled yet
 _ROUNDS = 10  # 1 / alpha
 _KNOWN_SHARE = 0.6  # beta
 _NODES, _DOMAINS = 0.3, 0.4  # mu and gamma
-_FOCUS = 2  # of the focal loss
-_HIDDEN = 64  # of the edge network
+_FOCUS = 2  # exponent of the focal loss
+_HIDDEN = 64  # hidden units of the edge network
 
 
 class Graph(nn.Module):
     """One layer of edges and nodes: features (N, D) → logits (N, K), edge logits (N, N)."""
 
     def __init__(self, width: int, num_known: int) -> None:
-        """Make both networks for features of `width` numbers."""
+        """Create both networks for features of dimension `width`."""
         super().__init__()
         self.edges = _two_layers(width, _HIDDEN, 1)
         self.nodes = _two_layers(2 * width, width, num_known)
@@ -56,13 +58,13 @@ class Graph(nn.Module):
         """Return node logits and edge logits."""
         distances = (features[:, None] - features).abs()  # (N, N, D)
         edges = self.edges(distances.flatten(0, 1)).view(len(features), -1)
-        weights = edges.sigmoid() * (1 - torch.eye(len(features)))  # an image has itself anyway
+        weights = edges.sigmoid() * (1 - torch.eye(len(features)))  # without self-loops
         neighbours = F.normalize(weights, p=1, dim=1) @ features
         return self.nodes(torch.cat([features, neighbours], dim=1)), edges
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
-    """Train and label in turn; reject what a round has called unknown."""
+    """Alternate between training and labelling; reject images labelled unknown."""
     num_known = num_classes(source)
     head = new_head(target, config)
     graph = Graph(head.width, num_known)
@@ -99,7 +101,7 @@ def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Genera
 
 
 def edge_loss(edges: Tensor, labels: Tensor) -> Tensor:
-    """Return how far edges (N, N) between labelled images are from `of one class`, in nats."""
+    """Return the cross-entropy, in nats, of the edges (N, N) between labelled images."""
     labelled = labels != NOT_YET
     same = (labels[:, None] == labels).float()
     both = labelled[:, None] & labelled
@@ -107,7 +109,7 @@ def edge_loss(edges: Tensor, labels: Tensor) -> Tensor:
 
 
 def focal(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of which sure images count less, the mean over rows.
+    """Return the focal loss, in which confident images count less, averaged over rows.
 
     Source: Lin et al. 2017, https://arxiv.org/abs/1708.02002
     """
@@ -116,21 +118,21 @@ def focal(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def label_more(labels: Tensor, probs: Tensor, share: float) -> None:
-    """Label, in place, until that share of the target has a label; known ones get their new class.
+    """Label more images, in place; images labelled as known are classified again.
 
     Args:
-        labels: (N,), classes, UNKNOWN or not yet.
-        probs: (N, K).
-        share: Share of all N images.
+        labels: Classes, UNKNOWN or NOT_YET, (N,).
+        probs: Probabilities, (N, K).
+        share: Share of all images that have a label afterwards, 0 to 1.
     """
     sureness, classes = probs.max(dim=1)
     labels[labels >= 0] = classes[labels >= 0]
     left = (labels == NOT_YET).nonzero()[:, 0]
-    wanted = round(share * len(labels)) - (len(labels) - len(left))
+    count = round(share * len(labels)) - (len(labels) - len(left))
     order = left[sureness[left].argsort(descending=True)]
-    known = round(wanted * _KNOWN_SHARE)
+    known = round(count * _KNOWN_SHARE)
     labels[order[:known]] = classes[order[:known]]
-    labels[order[len(order) - (wanted - known) :]] = UNKNOWN
+    labels[order[len(order) - (count - known) :]] = UNKNOWN
 
 
 @torch.no_grad()
@@ -142,7 +144,7 @@ def _infer(
     config: TrainConfig,
     generator: Generator,
 ) -> tuple[Tensor, Tensor]:
-    """Return probabilities (N, K) and features (N, D), each batch beside one of the source."""
+    """Return probabilities (N, K) and features (N, D); each batch is joined with a source batch."""
     head.eval()
     graph.eval()
     batches = source_batches(source, config, generator)

@@ -1,13 +1,13 @@
-"""SHOT, open-set form: the source's classifier is kept, the target moves towards it.
+"""SHOT, open-set form: keep the source classifier and move the target features towards it.
 
 Liang, Hu, Feng 2020, "Do We Really Need to Access the Source Data? Source Hypothesis Transfer for
 Unsupervised Domain Adaptation", https://arxiv.org/abs/2002.08546: source training with labels
 smoothed by 0.1; then, with C frozen, information maximisation and pseudo-labels from class
 centroids, weight 0.3, over target images whose entropy falls into the lower of two k-means
-clusters; what falls into the higher one is unknown, in training and in the answer, and counts in
-the mean prediction of a batch alone. Pseudo-labels are made anew 15 times at most, and the rate is
-1e-2 with inverse decay (`decay_from`), both as in the authors' program. Source training has scda's
-pre-training steps, the target the rest.
+clusters. Images in the higher one are unknown, both in training, where they count only in the mean
+prediction of a batch, and in the result. Pseudo-labels are recomputed at most 15 times, and the
+rate is 1e-2 with inverse decay (`decay_from`), both as in the authors' program. Source training has
+the steps of scda's pre-training, and target training the remaining ones.
 """
 
 import math
@@ -36,7 +36,7 @@ from scda.adapt.training.networks import Networks, infer
 _SMOOTHING = 0.1
 _PSEUDO = 0.3  # weight
 _CENTROID_ROUNDS = 2
-_LABELLINGS = 15  # of the target, evenly over its steps
+_LABELLINGS = 15  # number of times the target is labelled, evenly over its steps
 
 
 def fit(
@@ -68,10 +68,10 @@ def fit(
         rows = next(batches)
         logits = networks.logits(target[rows])
         taught = known[rows]
-        if not taught.any():  # a batch of unknown images teaches nothing
+        if not taught.any():  # only unknown images in the batch
             return logits.sum() * 0
-        wanted = labels[rows][taught]
-        return information(logits, taught) + _PSEUDO * F.cross_entropy(logits[taught], wanted)
+        pseudo = labels[rows][taught]
+        return information(logits, taught) + _PSEUDO * F.cross_entropy(logits[taught], pseudo)
 
     minimise([head], loss, left, config, decay_from=decay_from)
     logits, adapted = infer(networks, target)
@@ -101,15 +101,15 @@ def information(logits: Tensor, known: Tensor) -> Tensor:
     """Return the known images' mean entropy less the entropy of the mean prediction, in nats.
 
     Args:
-        logits: (N, K), of all images.
-        known: (N,), which of them count as known.
+        logits: Logits of all images, (N, K).
+        known: Whether an image counts as known, (N,).
     """
     mean = logits.softmax(dim=1).mean(dim=0)
     return entropy(logits[known]).mean() + (mean * mean.clamp_min(1e-12).log()).sum()
 
 
 def halves(entropies: Tensor, seed: int) -> float:
-    """Return the entropy between the two clusters of 2-means."""
+    """Return the entropy that separates the two clusters of 2-means."""
     kmeans = KMeans(2, n_init=10, random_state=seed).fit(entropies.numpy()[:, None])
     return float(kmeans.cluster_centers_.mean())
 
@@ -121,7 +121,7 @@ def pseudo_labels(networks: Networks, target: Tensor, seed: int) -> tuple[Tensor
     known = entropies <= halves(entropies, seed)
     features = F.normalize(F.pad(features, (0, 1), value=1.0))  # a constant, then length 1
     weights = logits.softmax(dim=1)
-    there = logits[known].argmax(dim=1).unique()  # a class that no image is given has no centroid
+    there = logits[known].argmax(dim=1).unique()  # a class without images has no centroid
     for _ in range(_CENTROID_ROUNDS):
         centroids = F.normalize(weights[known].T @ features[known])  # (K, D + 1)
         labels = there[(features @ centroids[there].T).argmax(dim=1)]

@@ -1,6 +1,6 @@
-"""The source alone, and a threshold on the entropy: no adaptation at all.
+"""Training on the source alone, with a threshold on the entropy and no adaptation.
 
-The threshold, half of the largest entropy there is, is the one that DANCE takes: Saito et al. 2020,
+The threshold, half of the largest possible entropy, is that of DANCE: Saito et al. 2020,
 "Universal Domain Adaptation through Self Supervision", https://arxiv.org/abs/2002.07953
 """
 
@@ -25,7 +25,7 @@ from scda.adapt.training.networks import Networks, infer
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
-    """Train on the source, reject what has more than half of log K nats of entropy."""
+    """Train on the source; reject images with an entropy above log(K) / 2 nats."""
     num_known = num_classes(source)
     head = new_head(target, config)
     networks = Networks(head, nn.Linear(head.width, num_known))

@@ -1,15 +1,16 @@
-"""STA: sort the target by how much it looks like any known class, then align what does.
+"""STA: sort the target by similarity to the known classes, then align the similar images.
 
 Liu, Cao, Long, Wang, Yang 2019, "Separate to Adapt: Open Set Domain Adaptation via Progressive
 Separation", CVPR. Step 1: with the classifier, one binary classifier per known class; the largest
-of their outputs is an image's similarity; of three clusters of similarities the outer two teach a
-binary classifier what is known. Step 2: its output weighs every target image in the adversarial
-alignment of the domains, in the entropy (both known) and as an example of the extra class
-`unknown`. Step 1 has scda's pre-training steps, step 2 the rest, at scda's rate, which is the
-authors'. Where their program and the paper differ ours is the paper's: the largest similarity, not
-the sum. Ours is simpler where the program sorts batch by batch and lets the adversary and the
-examples of `unknown` come in slowly with weight 0.3: the whole target is sorted once, at the end of
-step 1, the adversary has weight 1, and the examples of `unknown` 1 / K from the start.
+of their outputs is the similarity of an image. The similarities are clustered into three, and the
+outer two clusters train a binary classifier of known images. Step 2: its output is the weight of
+each target image in the adversarial alignment of the domains and in the entropy (as known), and as
+an example of the extra class `unknown`. Step 1 has the steps of scda's pre-training and step 2 the
+remaining ones, at scda's rate, which is also the authors'. Where their program and the paper
+differ, ours follows the paper: the largest similarity, not the sum. Their program sorts batch by
+batch and increases the weights of the adversary and of the examples of `unknown` slowly up to 0.3.
+Ours is simpler: the whole target is sorted once, at the end of step 1, and the weights are 1 for
+the adversary and 1 / K for the examples of `unknown` from the start.
 """
 
 import torch
@@ -35,11 +36,11 @@ from scda.adapt.training.losses import reverse_gradient
 from scda.adapt.training.networks import Networks, infer
 
 _ENTROPY = 0.1  # weight
-_HIDDEN = 256  # of the domain discriminator
+_HIDDEN = 256  # hidden units of the domain discriminator
 
 
 def fit(source: Labelled, target: Tensor, config: TrainConfig, generator: Generator) -> Prediction:
-    """Separate, then adapt; reject what the extra class is the likeliest of."""
+    """Separate, then adapt; reject images whose most probable class is the extra one."""
     num_known = num_classes(source)
     head = new_head(target, config)
     networks = Networks(head, nn.Linear(head.width, num_known + 1))
@@ -63,8 +64,8 @@ def _separate(
     def loss() -> Tensor:
         features, labels = next(batches)
         features = networks.head(features)
-        wanted = F.one_hot(labels, num_known).float()
-        of_each = F.binary_cross_entropy_with_logits(binary(features), wanted)
+        one_hot = F.one_hot(labels, num_known).float()
+        of_each = F.binary_cross_entropy_with_logits(binary(features), one_hot)
         return F.cross_entropy(networks.classifier(features), labels) + num_known * of_each
 
     modules = [networks.head, networks.classifier, binary]
@@ -75,7 +76,10 @@ def _separate(
 
 
 def knownness(features: Tensor, similarity: Tensor, seed: int) -> Tensor:
-    """Return how surely each target image is known, (N,), 0 to 1, from the surest of both kinds."""
+    """Return the probability that each target image is known, (N,).
+
+    The classifier is trained on the images with the highest and the lowest similarity.
+    """
     values = similarity.numpy()[:, None]
     kmeans = KMeans(3, n_init=10, random_state=seed).fit(values)
     order = kmeans.cluster_centers_[:, 0].argsort()
@@ -93,7 +97,7 @@ def _align(
     config: TrainConfig,
     generator: Generator,
 ) -> None:
-    """Step 2: align what is known, and give the rest to `unknown`."""
+    """Step 2: align the known images and assign the others to `unknown`."""
     num_known = num_classes(source)
     width = config.head_widths[-1]
     domain = nn.Sequential(nn.Linear(width, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, 1))
@@ -119,7 +123,7 @@ def _align(
 
 
 def _domains(domain: nn.Module, source: Tensor, target: Tensor, known: Tensor) -> Tensor:
-    """Return the discriminator's loss, which F maximises; unknown target images weigh nothing."""
+    """Return the loss of the discriminator, which F maximises; unknown images have weight 0."""
     of_source = F.softplus(-domain(reverse_gradient(source))[:, 0]).mean()
     of_target = F.softplus(domain(reverse_gradient(target))[:, 0])
     return of_source + _mean(of_target, known)

@@ -1,4 +1,4 @@
-"""What the methods share: their answer, their network, the number of steps and the loop."""
+"""Shared parts of the methods: their predictions, network, number of steps and training loop."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from scda.adapt.training.sampling import labelled, shuffled
 from scda.models.networks.network import FeatureHead
 
 UNKNOWN = -1
-AUTHORS_RATE = 1e-2  # of most programs here, where it falls, for layers that are not pre-trained
-_DECAY, _POWER = 10, 0.75  # of Ganin and Lempitsky 2015, which most papers here take over
+AUTHORS_RATE = 1e-2  # initial rate of new layers in most of the authors' programs
+_DECAY, _POWER = 10, 0.75  # from Ganin and Lempitsky 2015, as in most of the papers
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a method says of the target."""
+    """The predictions of a method for the target."""
 
     labels: Tensor  # (N,), 0 to K - 1, or UNKNOWN
-    novelty_score: Tensor  # (N,), the larger the newer; rejection is (nearly) a threshold on it
-    features: Tensor  # (N, D), of the trained head
+    novelty_score: Tensor  # (N,), larger for new images; rejection is nearly a threshold on it
+    features: Tensor  # (N, D), output of the trained head
 
 
-# The source, the target (N, D_backbone), the setting and where the randomness comes from.
+# Arguments: the source, the target (N, D_backbone), the configuration and the generator.
 Fit = Callable[[Labelled, Tensor, TrainConfig, Generator], Prediction]
 
 
@@ -36,12 +36,12 @@ def num_classes(source: Labelled) -> int:
 
 
 def new_head(target: Tensor, config: TrainConfig) -> FeatureHead:
-    """Return the trained part of F as scda has it, for features (N, D_backbone)."""
+    """Return the head of F in scda for features (N, D_backbone)."""
     return FeatureHead(target.shape[1], config.head_widths)
 
 
 def total_steps(config: TrainConfig, num_known: int, num_target: int) -> int:
-    """Return how many steps scda trains in all: pre-training and every round."""
+    """Return the number of steps that scda trains in total: pre-training and all rounds."""
     later = config.rounds * config.round_length(num_target)
     return config.pretrain_length(num_known) + later
 
@@ -49,7 +49,7 @@ def total_steps(config: TrainConfig, num_known: int, num_target: int) -> int:
 def source_batches(
     source: Labelled, config: TrainConfig, generator: Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield features (B, D_backbone) and labels (B,), drawn as scda draws them."""
+    """Yield features (B, D_backbone) and labels (B,), sampled as in scda."""
     drawn = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
     return ((source.features[batch], source.labels[batch]) for batch in drawn)
 
@@ -71,14 +71,14 @@ def minimise(
     """Take `steps` steps of SGD.
 
     Args:
-        modules: What is trained.
+        modules: Modules to train.
         loss: Draws batches and returns a scalar.
-        steps: How many.
-        config: Momentum, weight decay, and the rate where `decay_from` is 0.
-        decay_from: Where the rate starts that falls as (1 + 10 p)^-0.75, p from 0 to 1; 0 keeps
-            scda's constant rate.
-        unit: Weights whose rows (C, D) every step starts at length 1. Left alone they would grow,
-            and a long row turns slowly.
+        steps: Number of steps.
+        config: Momentum, weight decay, and the rate if `decay_from` is 0.
+        decay_from: Initial rate of the decay (1 + 10 p)^-0.75, with p from 0 to 1; 0 keeps the
+            constant rate of scda.
+        unit: Weights (C, D) whose rows are scaled to length 1 before every step. Otherwise they
+            would grow, and a long row changes its direction slowly.
     """
     parameters = nn.ModuleList(modules).train().parameters()
     optimizer = torch.optim.SGD(
@@ -99,7 +99,7 @@ def minimise(
 
 
 def entropy(logits: Tensor) -> Tensor:
-    """Return each row's entropy in nats, (N,)."""
+    """Return the entropy of each row in nats, (N,)."""
     log_probs = logits.log_softmax(dim=1)
     return -(log_probs.exp() * log_probs).sum(dim=1)
 
@@ -113,10 +113,10 @@ def rejected_above(
 
 
 class Prototypes(nn.Module):
-    """A linear layer on unit length without a bias: cosines to class prototypes, scaled."""
+    """A linear layer without a bias on normalised inputs: scaled cosines to class prototypes."""
 
     def __init__(self, width: int, count: int, *, temperature: float) -> None:
-        """Draw `count` prototypes of `width` numbers."""
+        """Draw `count` prototypes of dimension `width`."""
         super().__init__()
         self.weight = nn.Parameter(F.normalize(torch.randn(count, width)))
         self.temperature = temperature

@@ -1,15 +1,15 @@
 """UniOT: optimal transport decides which target images are of known classes, and groups the rest.
 
 Chang, Shi, Tuan, Wang 2022, "Unified Optimal Transport Framework for Universal Domain Adaptation",
-https://arxiv.org/abs/2210.17067. Taken over with the authors' values for Office-31: source
+https://arxiv.org/abs/2210.17067. The parts have the authors' values for Office-31: source
 cross-entropy on prototypes at temperature 0.1; unbalanced transport (regularisation 0.01, marginal
 0.5) between target images and class prototypes with adaptive filling at a cosine of 0.7, whose
-confident pairs teach known classes after 100 steps, the class marginal a moving average with 0.7;
-balanced transport of target images and their nearest neighbours to 50 target prototypes
-(0.05, three steps), each standing in for the other; both weighted by 0.1. Where the paper keeps a
-queue of 2,000 recent target features, ours keeps one of every target image; its features come from
-a projection that may be negative, ours from scda's head. The authors' rate is 1e-2 with inverse
-decay (`decay_from`).
+confident pairs train the known classes after 100 steps, with a moving average (0.7) as the class
+marginal; balanced transport of target images and their nearest neighbours to 50 target prototypes
+(0.05, three steps), where the assignment of each is the label of the other. Both transport losses
+have the weight 0.1. The paper keeps a queue of 2,000 recent target features; ours keeps the
+features of all target images. Its features come from a projection and may be negative; ours come
+from scda's head. The authors' rate is 1e-2 with inverse decay (`decay_from`).
 """
 
 from dataclasses import dataclass
@@ -34,38 +34,38 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.training.networks import Networks, infer
 
 _TEMPERATURE = 0.1
-_WEIGHT = 0.1  # of both target losses
-_GROUPS = 50  # target prototypes
+_WEIGHT = 0.1  # weight of each target loss
+_GROUPS = 50  # number of target prototypes
 _ALIKE = 0.7  # cosine from which an image counts as known when the filling is chosen
-_MOVING = 0.7  # how much of the class marginal stays
-_FIRST = 100  # steps without transport to classes
-_REGULAR, _MARGINAL = 0.01, 0.5  # of the unbalanced transport
-_SWEEPS = 100  # of it at most
-_SETTLED = 1e-3  # relative change of its scaling that ends it
+_MOVING = 0.7  # share of the old class marginal in its moving average
+_FIRST = 100  # number of steps without transport to classes
+_REGULAR, _MARGINAL = 0.01, 0.5  # regularisation and marginal penalty of unbalanced transport
+_SWEEPS = 100  # largest number of its iterations
+_SETTLED = 1e-3  # relative change of its scaling at which it stops
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What transport says of target images, N of them."""
+    """The transport of N target images to the known classes."""
 
-    mass: Tensor  # (N,), the largest to any class
-    classes: Tensor  # (N,), which it is
+    mass: Tensor  # (N,), largest mass to any class
+    classes: Tensor  # (N,), class of the largest mass
     known: Tensor  # (N,), whether the mass is more than an even share
-    marginal: Tensor  # (K,), the mass that each class receives, sums to 1
-    scaling: Tensor  # (K,), of the transport's last sweep
+    marginal: Tensor  # (K,), mass that each class receives, sums to 1
+    scaling: Tensor  # (K,), scaling of the last iteration
 
     @property
     def sure(self) -> Tensor:
-        """Which known images, (N,), are of a class that receives an even share or more."""
+        """Whether an image is known and its class receives at least an even share, (N,)."""
         return self.known & (self.marginal >= 1 / len(self.marginal))[self.classes]
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The known classes as transport sees them from one step to the next."""
+    """The state of the known classes between two transports."""
 
     marginal: Tensor  # (K,), sums to 1
-    scaling: Tensor  # (K,), where the next transport's sweeps start
+    scaling: Tensor  # (K,), initial scaling of the next transport
 
 
 def fit(
@@ -76,7 +76,7 @@ def fit(
     *,
     decay_from: float = 0.0,
 ) -> Prediction:
-    """Train; reject what transport gives to no class with more than an even share of its mass."""
+    """Train; reject images of which no class receives more than an even share of mass."""
     num_known = num_classes(source)
     head = new_head(target, config)
     classifier = Prototypes(head.width, num_known, temperature=_TEMPERATURE)
@@ -105,8 +105,8 @@ def fit(
             classes = Classes(moved, plan.scaling)
             sure = plan.sure[rows]
             if sure.any():
-                wanted = plan.classes[rows][sure]
-                total = total + _WEIGHT * F.cross_entropy(classifier(of_rows)[sure], wanted)
+                pseudo = plan.classes[rows][sure]
+                total = total + _WEIGHT * F.cross_entropy(classifier(of_rows)[sure], pseudo)
         return total
 
     steps = total_steps(config, num_known, len(target))
@@ -122,15 +122,15 @@ def fit(
 def grouping(
     groups: Prototypes, features: Tensor, rows: Tensor, memory: Tensor, generator: Generator
 ) -> Tensor:
-    """Return how far images and their nearest neighbours are from the groups of one another.
+    """Return the cross-entropy of images against the groups of their neighbours, and vice versa.
 
     Args:
-        groups: The target prototypes.
-        features: (B, D), length 1.
-        rows: (B,), which rows of the memory they are.
-        memory: (N, D), length 1, of the whole target; as many of it as there are groups fill up
-            the transport, so that a batch need not hold all groups.
-        generator: Where the randomness comes from.
+        groups: Target prototypes.
+        features: Features of a batch, (B, D), rows of length 1.
+        rows: Rows of the memory that belong to the batch, (B,).
+        memory: Features of the whole target, (N, D), rows of length 1. A sample of it, one image
+            per group, is added to the transport, so that a batch need not contain all groups.
+        generator: Source of the randomness.
     """
     memory = memory.index_copy(0, rows, features)
     cosines = (features @ memory.T).scatter(1, rows[:, None], -1.0)
@@ -147,7 +147,7 @@ def grouping(
 
 
 def balanced_transport(cosines: Tensor, *, regular: float = 0.05, sweeps: int = 3) -> Tensor:
-    """Return shares (N, G) whose rows sum to 1 and whose columns to about N / G.
+    """Return assignments (N, G) whose rows sum to 1 and whose columns sum to about N / G.
 
     Source: Cuturi 2013; Caron et al. 2020, https://arxiv.org/abs/2006.09882
     """
@@ -161,15 +161,15 @@ def balanced_transport(cosines: Tensor, *, regular: float = 0.05, sweeps: int = 
 def transport(features: Tensor, prototypes: Tensor, classes: Classes, generator: Generator) -> Plan:
     """Return the plan between images (N, D) and class prototypes (K, D), all of length 1.
 
-    Images are filled up until half of them look known, so that an even share parts both kinds.
+    Filling is added until half of the images appear known, so that an even share separates both.
     """
     cosines = features @ prototypes.T  # (N, K)
     known = int((cosines.max(dim=1).values > _ALIKE).sum())
-    lacking = len(cosines) - 2 * known  # how many known ones; below 0 how many new ones
+    lacking = len(cosines) - 2 * known  # number of known ones to add; below 0, of new ones
     if lacking > 0:
         plan = unbalanced_transport(cosines, classes, len(cosines))
         filling = cosines[plan.sure]
-    else:  # halfway to the prototype that is farthest, nothing looks known
+    else:  # halfway to the farthest prototype, an image resembles no class
         farthest = prototypes[cosines.argmin(dim=1)]
         filling = F.normalize((features + farthest) / 2) @ prototypes.T
     if lacking and len(filling):
@@ -179,24 +179,24 @@ def transport(features: Tensor, prototypes: Tensor, classes: Classes, generator:
 
 
 def unbalanced_transport(cosines: Tensor, classes: Classes, count: int) -> Plan:
-    """Return what the plan that carries even mass of images to classes says of the first `count`.
+    """Return the plan of unbalanced transport for the first `count` images.
 
-    Both marginals may be missed at a price.
+    All images have the same mass; deviations from both marginals are penalised.
 
     Args:
-        cosines: (N, K).
-        classes: Their marginal, and where the sweeps start.
-        count: Images that are no filling.
+        cosines: Cosines between images and prototypes, (N, K).
+        classes: Marginal of the classes and initial scaling.
+        count: Number of images without the filling.
 
     Source: Chizat et al. 2018, https://arxiv.org/abs/1607.05816
     """
-    # A constant taken from the cosines scales the plan, which is normalised; so exp stays finite.
+    # Subtracting a constant only scales the plan, which is normalised, and keeps exp finite.
     kernel = ((cosines.double() - 1) / _REGULAR).exp().clamp_min(1e-300)
     power = _MARGINAL / (_MARGINAL + _REGULAR)
-    wanted, scaling = classes.marginal.double(), classes.scaling
+    marginal, scaling = classes.marginal.double(), classes.scaling
     for _ in range(_SWEEPS):
         of_images = (1 / len(cosines) / (kernel @ scaling)) ** power
-        before, scaling = scaling, (wanted / (of_images @ kernel)) ** power
+        before, scaling = scaling, (marginal / (of_images @ kernel)) ** power
         if (scaling / before - 1).abs().max() < _SETTLED:
             break
     plan = of_images[:, None] * kernel * scaling

@@ -1,1 +1,1 @@
-"""Open-set studies: which runs, how one is measured and scored, and the tables of the records."""
+"""Open-set studies: the runs, how one is measured and scored, and the tables of the records."""

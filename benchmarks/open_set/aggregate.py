@@ -1,4 +1,4 @@
-"""Means over records: over the seeds of a task first, then over tasks; cells of Markdown tables."""
+"""Means over records (over the seeds of a task, then over tasks), and Markdown tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ Group = dict[str, list[Record]]
 
 
 def grouped(records: Sequence[Record], field: str) -> Group:
-    """Return the records by a field, in order of first appearance."""
+    """Return the records grouped by a field, in order of first appearance."""
     groups: Group = {}
     for record in records:
         groups.setdefault(record[field], []).append(record)
@@ -28,7 +28,7 @@ def over_tasks(records: Sequence[Record], field: str) -> float:
 
 
 def with_deviation(records: Sequence[Record], field: str) -> str:
-    """Return the mean over tasks ± the deviation over seeds of a seed's mean over tasks."""
+    """Return the mean over tasks ± the standard deviation, over seeds, of this mean."""
     tasks = len(grouped(records, "task"))
     seeds = grouped(records, "seed").values()
     per_seed = [average(members, field) for members in seeds if len(members) == tasks]
@@ -36,12 +36,12 @@ def with_deviation(records: Sequence[Record], field: str) -> str:
 
 
 def signed_error(records: Sequence[Record]) -> float:
-    """Return |mean k* - k|: over and under cancel."""
+    """Return |mean k* - k|, in which errors of opposite sign cancel."""
     return abs(over_tasks(records, "k_signed"))
 
 
 def spread(values: Sequence[float]) -> str:
-    """Return the mean ± the sample deviation; one value has none."""
+    """Return the mean ± the standard deviation; a single value has none."""
     return _cell(mean(values), values)
 
 
@@ -52,12 +52,12 @@ def statuses(records: Sequence[Record]) -> str:
 
 
 def plain(value: float | None) -> str:
-    """Return a number with one place, or nothing."""
+    """Return a number with one decimal, or an empty text for None."""
     return "" if value is None else f"{value:.1f}"
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table."""
+    """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -1,8 +1,9 @@
-"""The methods of other papers, and one run of one of them, scored as scda's runs are.
+"""The methods of other papers, and the measurement of one run of them, scored like a run of scda.
 
-They reject and find no classes, so what they reject is divided by k-means, in the space that scda
-clusters, at the k of the largest silhouette. Long ranges of k are tried on a grid, and silhouettes
-of many images are taken on a sample: all pairs of 40,000 would take 13 GB.
+These methods reject images but discover no classes. The rejected images are therefore clustered by
+k-means, in the space that scda clusters, with the k of the largest silhouette. A long range of k is
+searched on a grid, and silhouettes of many images are computed on a sample, because all pairs of
+40,000 images would take 13 GB.
 """
 
 import time
@@ -37,7 +38,7 @@ METHODS: dict[str, Fit] = {
     "dance": dance.fit,
     "pgl": pgl.fit,
     "uniot": uniot.fit,
-    # The same at their authors' rate, which was chosen for ten times as many steps.
+    # The same methods with their authors' rate, which was chosen for ten times as many steps.
     "shot_1e-2": partial(shot.fit, decay_from=AUTHORS_RATE),
     "ovanet_1e-2": partial(ovanet.fit, decay_from=AUTHORS_RATE),
     "dance_1e-2": partial(dance.fit, decay_from=AUTHORS_RATE),
@@ -84,9 +85,9 @@ def predict(method: str, inputs: Inputs, config: TrainConfig) -> Prediction:
 def divided(
     prediction: Prediction, backbone: Points, num_known: int, config: TrainConfig
 ) -> tuple[Labels, Features]:
-    """Return labels (N,), from K on for clusters of what was rejected, and a confidence (N,).
+    """Return labels (N,), with K and above for clusters of rejected images, and a confidence (N,).
 
-    The confidence, minus the distance to the cluster's centre, orders the images of a cluster.
+    The confidence of a rejected image is minus its distance to the centre of its cluster.
     """
     labels = prediction.labels.numpy().copy()
     confidence = np.zeros(len(labels), np.float32)
@@ -102,7 +103,7 @@ def divided(
 
 
 def _by_silhouette(points: Points, config: TrainConfig) -> Labels:
-    """Return k-means at the k, two or more, of the largest mean silhouette; one where it is none.
+    """Return the k-means result with the largest mean silhouette; one cluster if none is defined.
 
     Source: Rousseeuw 1987.
     """
@@ -120,7 +121,7 @@ def _by_silhouette(points: Points, config: TrainConfig) -> Labels:
 
 
 def counts_of_k(most: int) -> list[int]:
-    """Return every k from 2 to `most`, or a grid of them, finer for small k."""
+    """Return every k from 2 to `most`, or a grid that is finer for small k."""
     if most <= _MOST_COUNTS:
         return list(range(2, most + 1))
     return [int(k) for k in np.unique(np.geomspace(2, most, _MOST_COUNTS).round())]

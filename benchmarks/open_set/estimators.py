@@ -1,7 +1,7 @@
-"""How many classes are new: SCDA's estimator against others, on the same features.
+"""Estimators of the number of new classes: SCDA's and others, on the same features.
 
-All see F's features after pre-training, with T_kn, its pseudo-labels and T_im from `select`. k
-counts new classes; ties go to the smallest k.
+All get F's features after pre-training, and T_kn, its pseudo-labels and T_im from `select`. k is
+the number of new classes; ties go to the smallest k.
 """
 
 import math
@@ -34,9 +34,9 @@ from scda.models.index import Ids
 
 @dataclass(frozen=True)
 class Pretrained:
-    """The target after pre-training, and the setting of the run."""
+    """The target after pre-training, and the configuration of the run."""
 
-    logits: Points  # (N, C), propagated where the preset does so
+    logits: Points  # (N, C), after label propagation if the preset uses it
     features: Points  # (N, D)
     backbone: Points  # (N, D_backbone)
     num_known: int
@@ -45,26 +45,26 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class Space:
-    """What is clustered."""
+    """The candidates in the space in which they are clustered."""
 
-    known: Points  # T_kn
-    known_labels: Ids  # its pseudo-labels, 0 to K - 1
-    implicit: Points  # T_im
+    known: Points  # points of T_kn
+    known_labels: Ids  # pseudo-labels of T_kn, 0 to K - 1
+    implicit: Points  # points of T_im
 
 
 def k_runs(request: Request) -> list[Run]:
-    """Return every estimator with every task and seed; `variant` is the estimator."""
+    """Return the runs of every estimator, task and seed; `variant` is the estimator."""
     runs = main_runs(replace(request, rows=()))
     return [
         replace(run, name={**run.name, "variant": estimator})
         for estimator in ESTIMATORS
-        if request.wants(estimator)
+        if request.selects(estimator)
         for run in runs
     ]
 
 
 def measure_k(run: Run, inputs: Inputs) -> Record:
-    """Return what an estimator says after pre-training; `seconds` are its own alone."""
+    """Return the record of an estimator after pre-training; `seconds` excludes pre-training."""
     with threadpool_limits(1):
         pretrained = _pretrained(run, inputs)
         started = time.monotonic()
@@ -76,7 +76,7 @@ def measure_k(run: Run, inputs: Inputs) -> Record:
 
 
 def scda(after: Pretrained) -> int:
-    """Return k* of Algorithm 1: the mean of accuracy's and elbow's k."""
+    """Return k* of Algorithm 1: the mean k of the accuracy and of the elbow."""
     return _discovered(after, "scda")
 
 
@@ -86,7 +86,7 @@ def graph(after: Pretrained) -> int:
 
 
 def both(after: Pretrained) -> int:
-    """Return the mean of the two, as the preset `robust` does."""
+    """Return the mean of `scda` and `graph`, as in the preset `robust`."""
     return _discovered(after, "both")
 
 
@@ -96,14 +96,14 @@ def elbow(after: Pretrained) -> int:
 
 
 def accuracy(after: Pretrained) -> int:
-    """Return the k at which T_kn is clustered best."""
+    """Return the k with the best clustering accuracy of T_kn."""
     return _curve(after).k_accuracy - after.num_known
 
 
 def silhouette(after: Pretrained) -> int:
-    """Return the k of the largest mean silhouette of T_kn and T_im together.
+    """Return the k with the largest mean silhouette of T_kn and T_im together.
 
-    k-means, restarts and range of k are those of SCDA's own sweep.
+    k-means, restarts and the range of k are those of SCDA's sweep.
 
     Source: Rousseeuw 1987; `SC` in SCDA's table of k.
     """
@@ -120,18 +120,18 @@ def silhouette(after: Pretrained) -> int:
 
 
 def dtc(after: Pretrained) -> int:
-    """Return k as Deep Transfer Clustering estimates it, on SCDA's candidates.
+    """Return the estimate of Deep Transfer Clustering on SCDA's candidates.
 
-    Half of the known classes found in T_kn, chosen by the seed, are anchors; the others are
-    probes, whose labels clustering does not see. For k = 1 to k_max, constrained k-means clusters
-    T_kn and T_im: an anchor image stays in its class's cluster, every other image goes to the
-    nearest centroid. Centroids start at the anchor classes' means and at k-means++ seeds among
-    the other images, one per probe class and k more; the restart of least SSE counts. One k has
-    the best clustering accuracy on the probes, one the best mean silhouette on T_im; the answer is
-    their mean, rounded up as SCDA rounds its own. The silhouette of T_im does not see that a new
-    class shares a cluster with a known one, so on well separated classes it is at its maximum
-    from small k on and the answer is too low. Left out: DTC learns features on the labelled
-    classes first, has true labels for them, and drops very small clusters at the end.
+    Half of the known classes in T_kn, chosen by the seed, are anchors; the others are probes, whose
+    labels are hidden from the clustering. For k = 1 to k_max, constrained k-means clusters T_kn and
+    T_im: an anchor image stays in the cluster of its class, and every other image goes to the
+    nearest centroid. Initial centroids are the means of the anchor classes, and k-means++ seeds
+    among the other images, one per probe class and k more; the restart with the smallest SSE is
+    taken. One k has the best clustering accuracy on the probes, another the best mean silhouette on
+    T_im; the estimate is their mean, rounded up as in SCDA. The silhouette of T_im does not change
+    if a new class shares a cluster with a known one, so for well separated classes it reaches its
+    maximum at a small k and the estimate is too low. Differences: DTC first learns features on the
+    labelled classes, has true labels for them, and drops very small clusters at the end.
 
     Source: Han, Vedaldi, Zisserman 2019, "Learning to Discover Novel Visual Categories via Deep
     Transfer Clustering", section on the number of classes, https://arxiv.org/abs/1908.09884
@@ -140,7 +140,7 @@ def dtc(after: Pretrained) -> int:
 
 
 def dtc_halves(after: Pretrained) -> tuple[int, int]:
-    """Return the k of the best accuracy on probes and the k of the best silhouette on T_im."""
+    """Return the k with the best accuracy on probes and the k with the best silhouette of T_im."""
     space = space_of(after)
     classes = np.random.default_rng(after.config.seed).permutation(np.unique(space.known_labels))
     of_anchor = np.isin(space.known_labels, classes[: len(classes) // 2])
@@ -176,7 +176,7 @@ ESTIMATORS: dict[str, Callable[[Pretrained], int]] = {
 
 
 def space_of(after: Pretrained) -> Space:
-    """Return T_kn and T_im in the space that SCDA clusters."""
+    """Return T_kn and T_im in the space in which SCDA clusters."""
     candidates = select(
         after.logits, num_known=after.num_known, implicit_share=after.config.implicit_share
     )
@@ -188,14 +188,14 @@ def space_of(after: Pretrained) -> Space:
 def constrained_kmeans(
     anchors: Points, anchor_labels: Ids, free: Points, seeds: Points, *, steps: int = STEPS
 ) -> tuple[Ids, float]:
-    """Return the cluster of every free point and the SSE of all; anchors never move.
+    """Return the cluster of every free point, and the SSE of all points.
 
     Args:
-        anchors: (A, D).
-        anchor_labels: (A,), 0 to the number of anchor classes - 1; their clusters come first.
-        free: (N, D).
-        seeds: (M, D), where the other centroids start.
-        steps: Lloyd steps.
+        anchors: Points that stay in the cluster of their label, (A, D).
+        anchor_labels: Labels of the anchors, (A,), from 0; their clusters come first.
+        free: Points to assign, (N, D).
+        seeds: Initial centroids of the other clusters, (M, D).
+        steps: Number of Lloyd iterations.
     """
     num_anchored = int(anchor_labels.max()) + 1 if len(anchor_labels) else 0
     points = np.vstack([anchors, free])
@@ -244,12 +244,12 @@ def _nearest(points: Points, centroids: Points) -> Ids:
 
 
 def distances(points: Points) -> Points:
-    """Return the distances of all pairs of points (N, D), (N, N)."""
+    """Return the distances between all pairs of points (N, D) as (N, N)."""
     return np.asarray(cdist(points, points))
 
 
 def mean_silhouette(between: Points, labels: Ids) -> float:
-    """Return the mean silhouette, -1 to 1; -1 where it is not defined."""
+    """Return the mean silhouette, -1 to 1; -1 if it is not defined."""
     if not 2 <= len(np.unique(labels)) < len(labels):
         return -1.0
     return float(silhouette_score(between, labels, metric="precomputed"))

@@ -1,4 +1,4 @@
-"""Carry out runs: the features of their images once, then run after run in a few processes."""
+"""Execute runs: compute the features of their images once, then run in a few processes."""
 
 import multiprocessing
 import sys
@@ -51,7 +51,7 @@ def records_of(
         pending: set[Future[Record]] = set()
         for run, inputs in work:
             pending.add(pool.submit(measure, run, inputs))
-            if len(pending) > jobs:  # no more ahead: each holds megabytes of features
+            if len(pending) > jobs:  # no more in advance: each has megabytes of features
                 done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
         yield from (future.result() for future in pending)

@@ -1,4 +1,4 @@
-"""The command of every data set: plan the runs, do the missing ones, print the tables."""
+"""The command shared by the data sets: plan the runs, do the missing ones, print the tables."""
 
 import argparse
 import sys
@@ -34,7 +34,7 @@ def measure_any(run: Run, inputs: Inputs) -> Record:
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study, the measure of one run, and the table of the records."""
+    """The runs of a study, the function that measures one run, and the table of the records."""
 
     plan: Callable[[Request], list[Run]]
     measure: Callable[[Run, Inputs], Record]
@@ -42,7 +42,7 @@ class Study:
     tasks: tuple[str, ...] = ()  # the default of --tasks; empty takes all
     compares: bool = False  # accepts --method
     anywhere: bool = False  # runs on every data set; other studies change the classes of Office-31
-    figure: Callable[[Sequence[Record]], bytes] | None = None  # a PNG
+    figure: Callable[[Sequence[Record]], bytes] | None = None  # draws a PNG
 
 
 _STUDIES = {
@@ -69,7 +69,7 @@ _STUDIES = {
 
 
 def main(data: DataSet, arguments: Sequence[str] | None = None) -> int:
-    """Run what is missing, print the tables, and return the exit code."""
+    """Do the missing runs, print the tables, and return the exit code."""
     options = _parser(data).parse_args(arguments)
     try:
         _benchmark(data, options)
@@ -89,7 +89,7 @@ def _benchmark(data: DataSet, options: argparse.Namespace) -> None:
         raise UsageError(f"study {request.study} has no row {' or '.join(strange)}")
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in runs if results.key(run.name) not in done]
-    say(f"{len(runs)} runs, {len(runs) - len(missing)} of them in {options.out} already")
+    say(f"{len(runs)} runs, {len(runs) - len(missing)} already in {options.out}")
     started = time.monotonic()
     features = features_of(missing, request.cache)
     records = records_of(missing, features, study.measure, options.jobs)
@@ -110,8 +110,8 @@ def _request(data: DataSet, options: argparse.Namespace) -> Request:
     study = _STUDIES[options.study]
     methods = _ALL if options.method == ["all"] else tuple(options.method or ["scda"])
     if strange := [name for name in methods if name not in _METHODS]:
-        wanted = " or ".join((*_METHODS, "all"))
-        raise UsageError(f"method is {strange[0]!r}, expected {wanted}")
+        names = " or ".join((*_METHODS, "all"))
+        raise UsageError(f"method is {strange[0]!r}; expected {names}")
     if methods != ("scda",) and not study.compares:
         raise UsageError(f"study {options.study} measures scda alone; leave out --method")
     if options.figure and not study.figure:

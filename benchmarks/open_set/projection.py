@@ -1,4 +1,4 @@
-"""The target before and after training in two dimensions, implicit classes in colours.
+"""The target in two dimensions before and after training, with implicit classes in colours.
 
 Source: SCDA, supplement, "Visualization"; van der Maaten and Hinton 2008 (t-SNE).
 """
@@ -23,7 +23,7 @@ _STAGES = {"before": "the backbone's features", "after": "F's features after tra
 
 
 def measure_projection(run: Run, inputs: Inputs) -> Record:
-    """Return the coordinates of the target before and after training, with the truth beside."""
+    """Return the coordinates of the target before and after training, with its true labels."""
     started = time.monotonic()
     with threadpool_limits(1):
         adapted = adapt(inputs.source, inputs.target, run.config)
@@ -42,7 +42,7 @@ def measure_projection(run: Run, inputs: Inputs) -> Record:
 
 
 def flat(features: Features, seed: int) -> Features:
-    """Return t-SNE coordinates (N, 2) of features (N, D) of length 1."""
+    """Return t-SNE coordinates (N, 2) of features (N, D) with rows of length 1."""
     few = min(30.0, (len(features) - 1) / 3)  # t-SNE needs fewer neighbours than images
     tsne = TSNE(2, perplexity=few, init="pca", random_state=seed)
     return np.asarray(tsne.fit_transform(normalised(features)), np.float32)
@@ -58,7 +58,7 @@ def summary(records: Sequence[Record]) -> str:
 
 
 def projection_png(records: Sequence[Record]) -> bytes:
-    """Draw one row per run: known classes grey, each implicit class in its colour."""
+    """Draw one row per run, with known classes in grey and each implicit class in a colour."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.2 * len(records)), layout="constrained")
@@ -71,7 +71,7 @@ def projection_png(records: Sequence[Record]) -> bytes:
 
 
 def as_png(figure: Any) -> bytes:
-    """Return a figure of matplotlib as the bytes of a PNG."""
+    """Return a matplotlib figure as the bytes of a PNG."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()

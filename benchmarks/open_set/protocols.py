@@ -19,14 +19,14 @@ TASKS = tuple(f"{source}-{target}" for source, target in permutations(DOMAINS, 2
 
 @dataclass(frozen=True)
 class Classes:
-    """Which class names are known and which implicit; all others are left out."""
+    """The names of the known and of the implicit classes; all others are left out."""
 
     known: tuple[str, ...]
     implicit: tuple[str, ...]
 
 
 PROTOCOLS = {
-    # The ten classes that Office-31 shares with Caltech-256; implicit: the last eleven by alphabet.
+    # The ten classes that Office-31 shares with Caltech-256 are known, the last eleven implicit.
     "P1": Classes(
         known=(
             *("back_pack", "bike", "calculator", "headphones", "keyboard"),
@@ -37,7 +37,7 @@ PROTOCOLS = {
             *("speaker", "stapler", "tape_dispenser", "trash_can"),
         ),
     ),
-    # The first ten by alphabet, as in ROS and UADAL.
+    # The first ten classes in alphabetical order are known, as in ROS and UADAL.
     "P2": Classes(
         known=(
             *("back_pack", "bike", "bike_helmet", "bookcase", "bottle", "calculator"),
@@ -53,7 +53,7 @@ PROTOCOLS = {
 
 @dataclass(frozen=True)
 class Lists:
-    """The images of one task; `truth` is for scoring alone and never reaches training."""
+    """The images of one task; `truth` is for scoring alone and is not passed to training."""
 
     source: tuple[Path, ...]
     labels: tuple[int, ...]  # classes of the source images, 0 to K - 1
@@ -64,29 +64,29 @@ class Lists:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One benchmark: its tasks and protocols, and where the lists of a task come from."""
+    """One benchmark: its tasks, its protocols, and the function that lists the images of a task."""
 
     name: str
-    layout: str  # content of the folder --root
+    layout: str  # folders that --root contains
     tasks: tuple[str, ...]
     protocols: tuple[str, ...]
-    lists: Callable[[Path, str, str], Lists]  # from root, protocol and task
-    settings: Mapping[str, Any] = field(default_factory=dict)  # changes to a preset
+    lists: Callable[[Path, str, str], Lists]  # takes root, protocol and task
+    settings: Mapping[str, Any] = field(default_factory=dict)  # options that replace a preset's
 
 
 @dataclass(frozen=True)
 class Files:
     """The files of every class of one domain."""
 
-    where: str  # for messages
+    where: str  # description of the folder for messages
     of_class: Mapping[str, Sequence[Path]]
 
 
 def task_lists(root: Path, task: str, classes: Classes) -> Lists:
-    """Return the source with known classes only and the target with both kinds.
+    """Return the source with known classes only, and the target with known and implicit ones.
 
     Raises:
-        UsageError: If `root` is not Office-31, or the task is none of its six.
+        UsageError: If `root` is not Office-31, or the task does not exist.
     """
     if task not in TASKS:
         raise UsageError(f"task is {task!r}, expected {' or '.join(TASKS)}")
@@ -98,8 +98,8 @@ def task_lists(root: Path, task: str, classes: Classes) -> Lists:
 def open_set_lists(source: Files, target: Files, classes: Classes, domain: str) -> Lists:
     """Return the lists of a task from the files of its two domains.
 
-    The target comes in an order that hides the classes: by the hash that names the files of the
-    same task built as folders, so that both ways give the same run.
+    The target is sorted by hashes, so that its order does not reveal the classes. The hashes are
+    the file names of the same task built as folders, which therefore gives the same run.
 
     Args:
         source: Files of the source domain; known classes are taken from them.

@@ -1,8 +1,8 @@
 """Published figures, means over the tasks of a data set, in percent, by protocol.
 
-Each row names its backbone and its split, since no two of these papers measure the same thing.
-UNK and HOS of the rows from SCDA's table are not printed there: UNK = 11·OS - 10·OS*, good to a
-point of rounding. HOS is the mean of the tasks' HOS.
+Each row names its backbone and its split, because no two of these papers use the same ones.
+SCDA's table does not print UNK and HOS: here UNK = 11·OS - 10·OS*, exact up to one point of
+rounding, and HOS is the mean over the tasks' HOS.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _MERGED = "65/297, SCDA's table; classes not listed"
 
 @dataclass(frozen=True)
 class Published:
-    """One row; None where the source gives nothing that can be read."""
+    """One row; None for a figure that the source does not give."""
 
     method: str
     backbone: str
@@ -32,13 +32,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is published for one data set; SCDA's own figures beside its rows."""
+    """The published figures for one data set, and SCDA's figures for comparison."""
 
     name: str
     tasks: int
     rows: tuple[Published, ...]
     k_errors: tuple[float, float]  # |mean k* - k|, and the mean over tasks of |k* - k|
-    correspondence: tuple[float, float, float]  # implicit classes among the 1, 3, 5 surest images
+    correspondence: tuple[float, float, float]  # implicit classes among 1, 3, 5 top images
 
 
 _OFFICE_31 = Benchmark(
@@ -49,8 +49,8 @@ _OFFICE_31 = Benchmark(
         Published("OSBP", _TUNED, _OF_TABLE, 90.8, 91.3, 85.8, 88.3),
         Published("STA", _TUNED, _OF_TABLE, 92.9, 94.1, 80.9, 84.6),
         Published("TIM", _TUNED, _OF_TABLE, 93.4, 94.5, 82.4, 87.7),
-        # UNK and HOS are what OS and OS* imply, task by task; rounding takes OSBP, STA and TIM
-        # above 100 on one task each. JPOT's implied UNK is above 100 on two, so neither is given.
+        # UNK and HOS follow from OS and OS*, task by task; because of rounding, OSBP, STA and TIM
+        # exceed 100 on one task each. JPOT's UNK exceeds 100 on two tasks, so neither is given.
         Published("JPOT", _TUNED, _OF_TABLE, 94.6, 94.3),
         Published("SHOT", _TUNED, _OF_TABLE, 92.6, 94.3, 75.6, 83.5),
         Published("PGL", _TUNED, _OF_TABLE, 85.8, 87.4, 69.8, 76.4),
@@ -65,7 +65,7 @@ _OFFICE_31 = Benchmark(
     (0.9, 0.88),
     (8.8, 9.3, 10.0),
 )
-# With 25 known classes the unknown is 1/26 of OS, so UNK cannot be had from OS.
+# With 25 known classes, UNK is only 1/26 of OS and cannot be computed from it.
 _OFFICE_HOME = Benchmark(
     "Office-Home",
     12,

@@ -1,4 +1,4 @@
-"""The study of how much is new as a figure: OS*, UNK and k* by the number of implicit classes.
+"""The figure of the ratio study: OS*, UNK and k* over the number of implicit classes.
 
 Source: SCDA, supplement, "The ratio of unobserved classes".
 """
@@ -13,7 +13,7 @@ _PANELS = {"os_star": "OS*, percent", "unk_pooled": "UNK, percent", "k_star": "k
 
 
 def ratio_png(records: Sequence[Record]) -> bytes:
-    """Draw one line per method, means over tasks and seeds; the true number is dotted."""
+    """Draw one line per method with means over tasks and seeds; the true k is dotted."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.4), layout="constrained")

@@ -12,7 +12,7 @@ _KEY = ("method", "backbone", "weights", "preset", "protocol", "study", "variant
 
 
 def key(record: Record) -> Key:
-    """Return the key, which is equal for two records of the same run."""
+    """Return the key of a record, which is equal for two records of the same run."""
     return tuple(record.get(name) for name in _KEY)
 
 
@@ -32,10 +32,10 @@ def read(path: Path) -> list[Record]:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add a record; a torn last line is overwritten.
+    """Append a record; an incomplete last line is overwritten.
 
     Raises:
-        UsageError: If the file holds something else.
+        UsageError: If the file is not a file of results.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()

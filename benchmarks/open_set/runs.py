@@ -1,4 +1,4 @@
-"""One run: adapt with the product's own functions, then, with the truth, score what came out."""
+"""One run: adapt with the functions of scda, then score the result with the true labels."""
 
 import time
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features
 
-REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # nats
+REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # values of unknown_logit_bias, nats
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run to carry out; `name` holds the fields that identify it."""
+    """One run to do; `name` has the fields that identify it."""
 
     name: Record
     lists: Lists
@@ -52,16 +52,16 @@ class Inputs:
 class Trained:
     """The outputs of training."""
 
-    probabilities: Features  # (N, C) of the target
-    features: Features  # (N, D), F's output
+    probabilities: Features  # (N, C), target
+    features: Features  # (N, D), outputs of F
     rounds: list[Labels]  # predictions (N,) after pre-training and after every round
-    k_rounds: list[int]  # outputs beyond the known ones; 1 after pre-training
+    k_rounds: list[int]  # number of outputs besides the known ones; 1 after pre-training
     findings: list[Finding]
-    seconds: float  # processor time: other programs on the machine do not count
+    seconds: float  # processor time, which excludes other programs
 
 
 def one_thread() -> None:
-    """Make this process use one core, as `scda-adapt train` does."""
+    """Use one thread in this process, as `scda-adapt train` does."""
     torch.set_num_threads(1)
     faiss.omp_set_num_threads(1)
 
@@ -93,7 +93,7 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
 
 
 def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
-    """Return every measured field of a run; shares in percent."""
+    """Return all measured fields of a run, shares in percent."""
     predicted = trained.rounds[-1]
     implicit = np.unique(truth[truth >= num_known])
     scored = Scored(
@@ -135,18 +135,18 @@ def trade_off(probabilities: Features, truth: Labels, num_known: int) -> dict[st
 
 
 def accuracy(truth: Labels, predicted: Labels, num_known: int) -> float:
-    """Return the share of images that are right, 0 to 1: any new class is right for a new image."""
+    """Return the accuracy, 0 to 1, where any discovered class is correct for an implicit image."""
     return float((np.minimum(truth, num_known) == np.minimum(predicted, num_known)).mean())
 
 
 def known_share(truth: Labels, predicted: Labels, num_known: int) -> float:
-    """Return how many images of known classes stay in any known class, 0 to 1; 0 if none is."""
+    """Return the share of known images that are predicted as any known class; 0 without any."""
     known = truth < num_known
     return float((predicted[known] < num_known).mean()) if known.any() else 0.0
 
 
 def percent(share: float) -> float:
-    """Return a share of 0 to 1 in percent, with two places."""
+    """Return a share of 0 to 1 in percent, with two decimals."""
     return round(100 * share, 2)
 
 
@@ -166,7 +166,7 @@ def _digest(weights: Path) -> str:
 
 
 def inputs_of(lists: Lists, features: dict[Path, NDArray[np.float32]]) -> Inputs:
-    """Return the features of the lists' images, in the lists' order, without the truth."""
+    """Return the features of the listed images in their order, without the truth."""
     source, target = (
         torch.from_numpy(np.stack([features[path] for path in paths]))
         for paths in (lists.source, lists.target)

@@ -1,7 +1,7 @@
-"""Targets and sources unlike the benchmark, to see whether the status of a run reports failures.
+"""Unusual targets and sources, to test whether the status of a run reports failures.
 
-A case picks classes, then treats the image lists. It may read the truth, since it stands for
-what a target happens to be; training sees what is left of the lists and never the truth.
+A case chooses classes and modifies the lists of images. It may use the truth, because it simulates
+a target; training gets the modified lists without the truth.
 """
 
 import dataclasses
@@ -35,10 +35,10 @@ def untreated(lists: Lists, rng: Generator) -> Lists:
 
 
 def with_new(lists: Lists, rng: Generator, *, share: float) -> Lists:
-    """Return the target with all known images and new ones as `share` of it, 0 to 1.
+    """Return the target with all known images and a share of new ones, 0 to 1.
 
-    Where there are too few new images all of them stay. With one seed the smaller choice is part
-    of the larger.
+    If there are too few new images, all of them are used. For one seed, a smaller share is a
+    subset of a larger one.
     """
     truth = np.array(lists.truth)
     known, new = (np.flatnonzero(rows) for rows in (truth < lists.num_known, _is_new(lists)))
@@ -54,8 +54,8 @@ def new_only(lists: Lists, rng: Generator) -> Lists:
 def imbalanced(lists: Lists, rng: Generator) -> Lists:
     """Return the target with class sizes that fall geometrically, up to 50 to 1.
 
-    Classes come in random order; a class with fewer images than its turn allows keeps them all,
-    and none loses its last.
+    The classes are in random order; a class with fewer images than its place allows keeps all of
+    them, and every class keeps at least one.
     """
     truth = np.array(lists.truth)
     labels = rng.permutation(np.unique(truth))
@@ -90,7 +90,7 @@ def two_known(classes: Classes, names: list[str]) -> Classes:
 
 
 def most_known(classes: Classes, names: list[str]) -> Classes:
-    """Return all 31 classes by alphabet, the first 25 known and the last 6 implicit."""
+    """Return all 31 classes in alphabetical order, the first 25 known and the last 6 implicit."""
     return Classes(tuple(names[:25]), tuple(names[25:]))
 
 
@@ -101,7 +101,7 @@ class Case:
     name: str
     treat: Treatment = untreated
     classes: Callable[[Classes, list[str]], Classes] = lambda classes, names: classes
-    drawn: bool = False  # the target as edge drawings
+    drawn: bool = False  # whether the target consists of edge drawings
 
 
 CASES = (
@@ -121,10 +121,10 @@ CASES = (
 
 
 def stress_runs(request: Request) -> list[Run]:
-    """Return every case with every mode, task and seed; `variant` is `case/mode`."""
+    """Return the runs of every case, mode, task and seed; `variant` is `case/mode`."""
     runs = []
     for case in CASES:
-        modes = [mode for mode in MODES if request.wants(f"{case.name}/{mode}")]
+        modes = [mode for mode in MODES if request.selects(f"{case.name}/{mode}")]
         if not modes:
             continue
         lists = {pair: case_lists(case, request, *pair) for pair in request.pairs()}
@@ -148,7 +148,7 @@ def case_lists(case: Case, request: Request, task: str, seed: int) -> Lists:
 
 
 def edge_drawing(path: Path, root: Path, folder: Path) -> Path:
-    """Return the file of an image's edges, made where it is not there yet for this very image."""
+    """Return the file with the edges of an image, and create it if it does not exist yet."""
     name = path.relative_to(root)
     drawing = folder / name.parent / f"{name.name}.{file_sha256(path)[:16]}.png"
     if not drawing.exists():
@@ -164,7 +164,7 @@ def _is_new(lists: Lists) -> NDArray[np.bool_]:
 
 
 def _of_target(lists: Lists, rows: ArrayLike) -> Lists:
-    """Return these rows of the target in the lists' order, which hides the classes."""
+    """Return rows of the target in the order of the lists, which does not reveal the classes."""
     chosen = np.sort(np.asarray(rows)).tolist()
     return dataclasses.replace(
         lists,

@@ -11,21 +11,21 @@ from scda.adapt.config import TrainConfig, resolve
 from scda.models.errors import UsageError
 
 _TRUE_K = 11  # implicit classes of both protocols
-_FEWEST_IMPLICIT = 2  # of the study of ratios
+_FEWEST_IMPLICIT = 2  # smallest number of implicit classes in the ratio study
 
-# scda, and scda without the decision whether anything is new: what each changes in the preset.
+# Name → changes of the preset: scda, and scda without the decision whether anything is new.
 OWN: dict[str, dict[str, Any]] = {"scda": {}, "scda_yes": {"novel": "yes"}}
 
-# One row is one line: its name, and what it changes in the preset.
+# Rows of the ablation study: name, and changes of the preset.
 ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("as it is", {}),
-    # what the paper takes away
+    # ablations of the paper
     ("pre-training only", {"rounds": 0}),
     ("one unknown class", {"k": 1}),
     ("k* without iteration", {"rounds": 1}),
     ("true k without iteration", {"k": _TRUE_K, "rounds": 1}),
     ("true k with iteration", {"k": _TRUE_K}),
-    # each departure from the paper taken back alone
+    # each departure from the paper undone separately
     ("adversary=matrix", {"adversary": "matrix"}),
     ("adversary=class", {"adversary": "class"}),
     ("confusion_rows=all", {"confusion_rows": "all"}),
@@ -62,19 +62,19 @@ class Request:
     rows: tuple[str, ...] = ()  # variants, or their part before the `/`; empty takes all
     methods: tuple[str, ...] = ("scda",)
     data: DataSet = OFFICE31
-    options: Mapping[str, Any] = field(default_factory=dict)  # changes in the preset
+    options: Mapping[str, Any] = field(default_factory=dict)  # changes of the preset
 
-    def wants(self, variant: str) -> bool:
-        """Return whether a variant is among the rows to run."""
+    def selects(self, variant: str) -> bool:
+        """Return whether a variant is selected by `rows`."""
         return not self.rows or variant in self.rows or variant.split("/")[0] in self.rows
 
     def config(self, seed: int, **overrides: Any) -> TrainConfig:
-        """Return the preset with a seed and what a row changes in it."""
+        """Return the preset with a seed and the changes of a row."""
         given = {**self.data.settings, **self.options, **overrides}
         return resolve({"preset": self.preset, "seed": seed, **given})
 
     def pairs(self) -> Iterator[tuple[str, int]]:
-        """Yield every task with every seed; all tasks come before the next seed."""
+        """Yield all tasks with the first seed, then all with the next one, and so on."""
         for seed in range(self.seeds):
             for task in self.tasks:
                 yield task, seed
@@ -82,32 +82,32 @@ class Request:
     def name(
         self, config: TrainConfig, *, variant: str, task: str, method: str = "scda"
     ) -> dict[str, Any]:
-        """Return the fields that tell a run of this request from every other."""
+        """Return the fields that identify a run of this request."""
         fields = {"method": method, "protocol": self.protocol, "study": self.study}
         return name(config, **fields, variant=variant, task=task)
 
 
 def main_runs(request: Request) -> list[Run]:
-    """Return every task with every seed for every method."""
+    """Return the runs of every method, task and seed."""
     return _runs(request, [("main", {})])
 
 
 def ablation_runs(request: Request) -> list[Run]:
-    """Return every task with every seed for every row of `ABLATIONS`."""
+    """Return the runs of every row of `ABLATIONS`, task and seed."""
     return _runs(request, ABLATIONS)
 
 
 def ratio_runs(request: Request) -> list[Run]:
-    """Return every number of implicit classes with every method, task and seed.
+    """Return the runs of every number of implicit classes, method, task and seed.
 
-    The variant is the number; the classes are the protocol's first by alphabet.
+    The variant is the number; the classes are the first of the protocol in alphabetical order.
 
     Source: SCDA, supplement, "The ratio of unobserved classes".
     """
     all_classes = PROTOCOLS[request.protocol]
     runs = []
     for count in range(_FEWEST_IMPLICIT, len(all_classes.implicit) + 1):
-        if not request.wants(str(count)):
+        if not request.selects(str(count)):
             continue
         classes = Classes(all_classes.known, all_classes.implicit[:count])
         lists = {task: task_lists(request.root, task, classes) for task in request.tasks}
@@ -122,7 +122,7 @@ def _runs(request: Request, rows: list[tuple[str, dict[str, Any]]]) -> list[Run]
     return [
         run
         for variant, overrides in rows
-        if request.wants(variant)
+        if request.selects(variant)
         for run in _of_methods(request, variant, overrides, lists)
     ]
 
@@ -140,14 +140,15 @@ def _of_methods(
 
 
 def check(request: Request) -> None:
-    """Refuse unknown protocols and tasks, names given twice, and presets that fine-tune.
+    """Check a request.
 
     Raises:
-        UsageError: If the request is one of these.
+        UsageError: If a protocol or task is unknown, a name is given twice, or the preset
+            fine-tunes.
     """
     if request.protocol not in request.data.protocols:
-        wanted = " or ".join(request.data.protocols)
-        raise UsageError(f"protocol is {request.protocol!r}, expected {wanted}")
+        protocols = " or ".join(request.data.protocols)
+        raise UsageError(f"protocol is {request.protocol!r}; expected {protocols}")
     for task in request.tasks:
         if task not in request.data.tasks:
             raise UsageError(f"task is {task!r}, expected {' or '.join(request.data.tasks)}")

@@ -59,7 +59,7 @@ _PUBLISHED = ("os", "os_star", "unk_pooled", "hos", "k_star")
 
 
 def main_tables(records: Sequence[Record]) -> str:
-    """Return the tables of the main study: of all methods where there are several, then scda's."""
+    """Return the tables of the main study: of all methods if there are several, then of scda."""
     ours = [record for record in records if record["method"] == "scda"]
     parts = []
     if len(ours) < len(records):
@@ -71,7 +71,7 @@ def main_tables(records: Sequence[Record]) -> str:
 
 
 def methods_table(records: Sequence[Record]) -> str:
-    """Return one row per method, means over tasks, the highest HOS first."""
+    """Return one row per method with means over tasks, the highest HOS first."""
     rows = [
         [method, *(with_deviation(members, field) for field in _COMPARED)]
         for method, members in _ranked(records)
@@ -80,7 +80,7 @@ def methods_table(records: Sequence[Record]) -> str:
 
 
 def by_task_table(records: Sequence[Record]) -> str:
-    """Return HOS, one row per method and one column per task, the highest mean first."""
+    """Return HOS with one row per method and one column per task, the highest mean first."""
     tasks = list(grouped(records, "task"))
     rows = []
     for method, members in _ranked(records):
@@ -97,7 +97,7 @@ def _ranked(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
 
 
 def ratio_table(records: Sequence[Record]) -> str:
-    """Return one row per number of implicit classes and method, means over tasks."""
+    """Return one row per number of implicit classes and method, with means over tasks."""
     rows = [
         [count, method, *(with_deviation(chosen, field) for field in _RATIO)]
         for count, members in grouped(records, "variant").items()
@@ -107,7 +107,7 @@ def ratio_table(records: Sequence[Record]) -> str:
 
 
 def correspondence_table(records: Sequence[Record]) -> str:
-    """Return how many implicit classes the surest images of the discovered ones show, by task."""
+    """Return the number of implicit classes among the most confident discovered images, by task."""
     rows = [
         [task, *(spread([record[field] for record in members]) for field in _CORRESPONDENCE)]
         for task, members in grouped(records, "task").items()
@@ -133,13 +133,13 @@ def _own_tables(records: Sequence[Record]) -> list[str]:
         per_round(records, "hos_per_round"),
         "## k* per round",
         per_round(records, "k_per_round"),
-        "## Implicit classes among the surest images of every discovered class",
+        "## Implicit classes among the most confident images of every discovered class",
         correspondence_table(records),
     ]
 
 
 def ablation_table(records: Sequence[Record]) -> str:
-    """Return one row per variant: means over tasks, and what it costs in HOS."""
+    """Return one row per variant with means over tasks and the difference in HOS."""
     rows = []
     variants = grouped(records, "variant")
     full = next(iter(variants.values()))
@@ -152,7 +152,7 @@ def ablation_table(records: Sequence[Record]) -> str:
 
 
 def k_table(records: Sequence[Record]) -> str:
-    """Return how far each estimator of k is from the truth, beside the paper's table."""
+    """Return the error of each estimator of k, next to the table of the paper."""
     tasks = list(grouped(records, "task"))
     rows = []
     for variant, members in grouped(records, "variant").items():
@@ -169,7 +169,7 @@ def k_table(records: Sequence[Record]) -> str:
 
 
 def stress_table(records: Sequence[Record]) -> str:
-    """Return one row per case and mode, means over tasks and seeds."""
+    """Return one row per case and mode with means over tasks and seeds."""
     rows = []
     for variant, members in grouped(records, "variant").items():
         case, mode = variant.rsplit("/", 1)
@@ -191,7 +191,7 @@ def per_task(records: Sequence[Record]) -> str:
 
 
 def beside_published(records: Sequence[Record]) -> str:
-    """Return our means above the published ones, each with its backbone and split."""
+    """Return our means followed by the published ones, each with its backbone and split."""
     first, published = records[0], _published(records)
     ours = [with_deviation(records, field) for field in _PUBLISHED]
     tasks = len(grouped(records, "task"))
@@ -205,14 +205,14 @@ def beside_published(records: Sequence[Record]) -> str:
 
 
 def rejection_table(records: Sequence[Record]) -> str:
-    """Return OS* and UNK, means over tasks, one column per value of the option."""
+    """Return the means of OS* and UNK over tasks, with one column per value of the option."""
     star, unknown = (rejection_means(records, place) for place in (0, 1))
     rows = [["OS*", *map(plain, star.values())], ["UNK", *map(plain, unknown.values())]]
     return markdown(["`unknown_logit_bias`", *star], rows)
 
 
 def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:
-    """Return the mean over tasks of OS* (place 0) or UNK (1) by the value of the option."""
+    """Return the mean over tasks of OS* (index 0) or UNK (1) for each value of the option."""
     flat = [
         {"task": record["task"], **{v: pair[place] for v, pair in record["rejection"].items()}}
         for record in records
@@ -221,7 +221,7 @@ def rejection_means(records: Sequence[Record], place: int) -> dict[str, float]:
 
 
 def k_errors(records: Sequence[Record]) -> str:
-    """Return both errors of k* as a line; the paper's own is the first, where signs cancel."""
+    """Return both errors of k* as a line; the first, in which signs cancel, is the paper's."""
     signed, absolute = signed_error(records), over_tasks(records, "k_abs")
     papers, of_its_tasks = _published(records).k_errors
     return (
@@ -233,7 +233,7 @@ def k_errors(records: Sequence[Record]) -> str:
 def per_round(records: Sequence[Record], field: str) -> str:
     """Return a list field as one row per task, one column per round."""
     rounds = max(len(record[field]) for record in records)
-    # A mean over tasks of what only some runs reached would compare different runs.
+    # A mean over the runs that reached a round would compare different runs.
     full = [record for record in records if len(record[field]) == rounds]
     flat = [{**record, **{str(n): v for n, v in enumerate(record[field])}} for record in full]
     columns = [str(number) for number in range(rounds)]

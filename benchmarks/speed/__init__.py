@@ -1,1 +1,1 @@
-"""What the measurements of speed and memory share: pass or fail lines, servers, load."""
+"""Shared parts of the measurements of speed and memory: result lines, servers, load."""

@@ -1,4 +1,4 @@
-"""A measured figure against its bar: the last lines of every benchmark."""
+"""Measured figures compared with their bounds: the last lines of every benchmark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Answer:
-    """One measured figure against its bar."""
+    """One measured figure and its bound."""
 
     name: str
     ratio: float
@@ -15,16 +15,16 @@ class Answer:
 
     @property
     def passes(self) -> bool:
-        """Whether the figure meets its bar."""
+        """Whether the figure meets its bound."""
         return self.ratio >= self.bar if self.at_least else self.ratio <= self.bar
 
     def __str__(self) -> str:
-        """Return the line that is printed."""
+        """Return the line to print."""
         verdict = "PASS" if self.passes else "FAIL"
         return f"{verdict} name={self.name} ratio={self.ratio:.4g} bar={self.bar:.4g}"
 
 
 def exit_code(answers: Sequence[Answer]) -> int:
-    """Print a line for each answer; return 0 if all pass, else 1."""
+    """Print one line per answer; return 0 if all pass, else 1."""
     print("", *answers, sep="\n")
     return 0 if all(answer.passes for answer in answers) else 1

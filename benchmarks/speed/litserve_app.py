@@ -22,7 +22,7 @@ class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
     """The interface of LitServe: from the bytes of a file to an answer."""
 
     def __init__(self, bundle: Path, threads: int, **options: Any) -> None:
-        """Keep what `setup` loads in the worker."""
+        """Create the interface; the worker loads the bundle in `setup`."""
         super().__init__(**options)
         self._bundle, self._threads = bundle, threads
 
@@ -38,7 +38,7 @@ class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
         return self.predictor.prepare(read_image(request))
 
     def batch(self, inputs: list[Pixels]) -> list[Pixels]:
-        """Leave the images as they are: the predictor stacks them."""
+        """Return the images unchanged; the predictor stacks them."""
         return inputs
 
     def predict(self, x: list[Pixels]) -> list[Prediction]:
@@ -46,16 +46,16 @@ class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
         return self.predictor.predict(x)
 
     def unbatch(self, output: list[Prediction]) -> list[Prediction]:
-        """Leave the answers as they are."""
+        """Return the answers unchanged."""
         return output
 
     def encode_response(self, output: Prediction) -> dict[str, Any]:
-        """Return the answer's JSON values."""
+        """Return the answer as JSON values."""
         return output.to_json()
 
 
 def main() -> None:
-    """Serve until a signal."""
+    """Serve until a signal arrives."""
     bundle, (port, workers, threads) = Path(sys.argv[1]), map(int, sys.argv[2:])
     api = Api(bundle, threads, max_batch_size=_BATCH, batch_timeout=_WAIT_SECONDS)
     server = litserve.LitServer(api, accelerator="cpu", workers_per_device=workers)

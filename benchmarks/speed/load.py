@@ -13,7 +13,7 @@ import aiohttp
 
 @dataclass(frozen=True)
 class Load:
-    """Measurements of one spell of load."""
+    """Measurements under one load."""
 
     latencies: tuple[float, ...]  # seconds, one per answer
     seconds: float  # from the first request to the last answer
@@ -34,12 +34,12 @@ class Load:
 def keep_busy(
     url: str, field: str, files: Sequence[bytes], *, clients: int, seconds: float
 ) -> Load:
-    """Let each client send its next file as soon as it has its answer.
+    """Send files without pauses: each client sends its next file once it has an answer.
 
     Args:
         url: Address of the route.
         field: Name of the form field for the file.
-        files: Contents of the files, sent in turn.
+        files: Contents of the files, which are sent in turn.
         clients: Number of clients, each with its own connection.
         seconds: Time after which no request begins.
     """
@@ -63,9 +63,9 @@ async def _keep_busy(
 
 
 def at_even_paces(clients: int, *, rate: float, seconds: float) -> list[float]:
-    """Return moments at which the clients send, `rate` per second together.
+    """Return the moments at which the clients send, `rate` per second in total.
 
-    Each keeps its own even pace, whatever the others do; its beginning is random.
+    Each client sends at an even pace and begins at a random moment.
     """
     rng, pace = random.Random(0), clients / rate
     begins = [rng.uniform(0, pace) for _ in range(clients)]
@@ -83,8 +83,8 @@ def at_random(*, rate: float, seconds: float) -> list[float]:
 def arrive(url: str, field: str, files: Sequence[bytes], moments: Sequence[float]) -> Load:
     """Send files at given moments, in seconds from now, whether or not answers come.
 
-    A latency counts from the moment planned: a server that stalls cannot delay its clients
-    and so hide it.
+    A latency is measured from the planned moment, so that a server that stalls cannot hide it by
+    delaying its clients.
     """
     return asyncio.run(_arrive(url, field, files, moments))
 

@@ -1,4 +1,4 @@
-"""A server as a process: its start, until it answers, and its end."""
+"""A server process: start it, wait until it answers, and stop it."""
 
 import os
 import socket
@@ -28,7 +28,7 @@ class Server:
 
     @property
     def rss_bytes(self) -> int:
-        """The resident memory of all its processes; pages that they share count in each."""
+        """Resident memory of all its processes; shared pages count once per process."""
         return sum(process.memory_info().rss for process in self.processes)
 
     @property
@@ -38,7 +38,7 @@ class Server:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Resume it in this block only: some servers take processor time without requests."""
+        """Resume it for the block only: some servers use processor time without requests."""
         for process in self.processes:
             process.resume()
         try:

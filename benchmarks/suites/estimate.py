@@ -1,4 +1,4 @@
-"""The label-free estimate of a run: whether predicted classes agree with nearby source images."""
+"""The label-free estimate of a run: agreement of predictions with the nearest source images."""
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
@@ -11,16 +11,17 @@ _NEIGHBOURS = 5
 
 
 def knn_agree(inputs: Inputs, predicted: Labels) -> float | None:
-    """Return how often a known prediction is the majority of the five nearest source images.
+    """Return how often a known prediction is the majority class of the five nearest source images.
 
-    Neighbours are the nearest by cosine among backbone features, each domain about its own mean.
+    Neighbours are the nearest by cosine of backbone features, after the mean of each domain has
+    been subtracted.
 
     Args:
-        inputs: Features of both domains and labels of the source; no label of the target.
-        predicted: (N,) predictions of the target, K and above for discovered classes.
+        inputs: Features of both domains and labels of the source; no labels of the target.
+        predicted: Predictions of the target, (N,); K and above are discovered classes.
 
     Returns:
-        A share, 0 to 1, of the images predicted as a known class; None if no image is.
+        The share, 0 to 1, of the images predicted as a known class; None if there are none.
     """
     labels = inputs.source.labels.numpy()
     known = predicted <= labels.max()
@@ -33,5 +34,5 @@ def knn_agree(inputs: Inputs, predicted: Labels) -> float | None:
 
 
 def _centred(features: Features) -> Features:
-    """Return (N, D) features of length 1 after their mean has been taken away."""
+    """Return features (N, D) minus their mean, scaled to length 1."""
     return normalised(features - features.mean(axis=0))

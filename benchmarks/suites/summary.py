@@ -1,4 +1,4 @@
-"""What the records of a suite show: figures by group, statuses and the estimate against truth."""
+"""The summary of a suite: figures by group, statuses, and the estimate against the truth."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.open_set.aggregate import Group, average, grouped, markdown, over_tasks, plain
 from benchmarks.open_set.results import Record
 
-BAD, GOOD = 75.0, 85.0  # figure of a run, percent: wrong below the one, right from the other on
+BAD, GOOD = 75.0, 85.0  # percent: a run is bad below the first figure, good from the second on
 
 
 def figure(record: Record) -> float:
-    """Return the figure a run is judged by, in percent: OS* where nothing is new, HOS elsewhere."""
+    """Return the figure of a run in percent: OS* if nothing is new, otherwise HOS."""
     return float(record["os_star" if record["kind"] == "none" else "hos"])
 
 
 def group_of(record: Record) -> str:
-    """Return family and kind; tasks with missing known classes are one group of all families."""
+    """Return family and kind; tasks with missing known classes form one group."""
     missing = record["kind"] == "missing"
     return "missing" if missing else f"{record['family']} {record['kind']}"
 
@@ -74,11 +74,11 @@ def _lines(groups: Group, records: Sequence[Record]) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class StatusCounts:
-    """How often the status of a run misleads."""
+    """Numbers of runs whose status is misleading."""
 
-    silent: int  # bad runs that say ok
+    silent: int  # bad runs with the status `ok`
     bad: int
-    warned: int  # good runs that carry a warning
+    warned: int  # good runs with a warning
     good: int
 
     @classmethod
@@ -91,13 +91,13 @@ class StatusCounts:
 
 
 def _warns(record: Record) -> bool:
-    """Return whether a run carries a warning; that nothing is new is none where it is true."""
+    """Return whether a run has a warning; `nothing new found` is none if it is true."""
     harmless = {"ok", "nothing new found"} if record["kind"] == "none" else {"ok"}
     return not set(record["status"]) <= harmless
 
 
 def rank_correlation(records: Sequence[Record]) -> float:
-    """Return Spearman's correlation of estimate and figure; nan where it is not defined."""
+    """Return Spearman's correlation of estimate and figure; nan if it is not defined."""
     pairs = [(record["knn_agree"], figure(record)) for record in _estimated(records)]
     estimates, figures = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     if len(set(estimates)) < 2 or len(set(figures)) < 2:
@@ -106,7 +106,7 @@ def rank_correlation(records: Sequence[Record]) -> float:
 
 
 def auroc_of_bad(records: Sequence[Record]) -> float:
-    """Return how often a bad run has the lower estimate, 0 to 1; nan if all or none are bad."""
+    """Return how often a bad run has a lower estimate than another, 0 to 1; nan if undefined."""
     estimated = _estimated(records)
     bad = [figure(record) < BAD for record in estimated]
     if all(bad) or not any(bad):

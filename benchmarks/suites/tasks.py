@@ -1,4 +1,4 @@
-"""The list file of a suite: which folders, which classes, and what kind of target a task has."""
+"""The list of a suite: the folders, the classes and the kind of target of each task."""
 
 import hashlib
 import tomllib
@@ -20,13 +20,13 @@ KINDS = ("half", "few", "none", "missing")
 class Domain:
     """A folder of class folders, or every `parts`-th image of each of its classes."""
 
-    folder: str  # relative to the data folder
-    names: Mapping[str, str] = field(default_factory=dict)  # class → folder, where they differ
+    folder: str  # path relative to the data folder
+    names: Mapping[str, str] = field(default_factory=dict)  # class → folder, if they differ
     parts: int = 1
     part: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a part that does not exist."""
+        """Check that the part exists."""
         if not 0 <= self.part < self.parts:
             raise TypeError(f"part is {self.part}, expected 0 to parts - 1 = {self.parts - 1}")
 
@@ -58,8 +58,8 @@ class Task:
     def lists(self, data: Path) -> Lists:
         """Return the images of both domains.
 
-        Known classes are numbered by name, as `scda-adapt train` numbers class folders. The target
-        is sorted by a hash of its files' places, so that its order hides the classes.
+        Known classes are numbered by name, as in `scda-adapt train`. The target is sorted by a hash
+        of the paths, so that its order does not reveal the classes.
 
         Raises:
             UsageError: If a class has no image.

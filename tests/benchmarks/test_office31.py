@@ -38,7 +38,7 @@ def test_a_run_is_written_shown_and_not_done_again(
     assert len(no_backbone) == 1
     second = capsys.readouterr()
     assert second.out == first.out
-    assert "1 runs, 1 of them" in second.err
+    assert "1 runs, 1 already in" in second.err
 
 
 @pytest.mark.parametrize(
