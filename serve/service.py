@@ -7,9 +7,9 @@ Start it with `scda-adapt serve BUNDLE`, or set SCDA_BUNDLE and start it with
 import gc
 import os
 import sys
+from contextlib import suppress
 
 import bentoml
-from bentoml._internal.utils.analytics import usage_stats
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
@@ -30,7 +30,10 @@ _METRICS = {"enabled": False}
 # No usage reports to BentoML's makers, however the service is started. `bentoml serve` reads the
 # variable before it imports this module, and remembers the answer.
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
-usage_stats.do_not_track.cache_clear()
+with suppress(ImportError, AttributeError):  # private to BentoML, so another version may lack it
+    from bentoml._internal.utils.analytics import usage_stats
+
+    usage_stats.do_not_track.cache_clear()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,6 +6,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -54,8 +55,8 @@ def test_the_built_bento_answers_from_another_folder_without_torch(
     assert answer["label"] == "red"
 
 
-def run(*words: object, **options: object) -> None:
-    subprocess.run([str(word) for word in words], check=True, **options)  # type: ignore[call-overload]
+def run(*words: object, **options: Any) -> None:
+    subprocess.run([str(word) for word in words], check=True, **options)
 
 
 def first_answer(url: str, server: "subprocess.Popen[bytes]") -> dict[str, object]:

@@ -184,7 +184,7 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
         network = _timm_pretrained(name, network.pretrained_cfg, notify)
     else:
         load_weights(network, state, _TIMM + name)
-    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]
+    config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]  # of timm
     crop_px = config["input_size"][-1]
     preprocessing = Preprocessing(
         resize_px=math.floor(crop_px / config["crop_pct"]),

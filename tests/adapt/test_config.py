@@ -113,7 +113,7 @@ def test_every_type_may_stand_in_a_file(tmp_path: Path) -> None:
 
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TrainConfig().lr = 1.0  # type: ignore[misc]
+        TrainConfig().lr = 1.0  # type: ignore[misc]  # it is frozen
 
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.choices])

@@ -46,7 +46,7 @@ def find_sources(
         raise UsageError("found both local paths and URIs; expected only one kind per call")
     else:
         sources = [find_local_files([Path(name) for name in inputs], outputs, selection)]
-    if not any([next(iter(source), None) for source in sources]):  # noqa: C419 every one is read
+    if not any([next(iter(source), None) for source in sources]):  # noqa: C419 - every one is read
         raise DataError(f"no file to label found in {', '.join(inputs) or files_from}")
     return sources
 

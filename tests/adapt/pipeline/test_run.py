@@ -2,6 +2,7 @@ import csv
 import json
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -285,11 +286,15 @@ def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_
     ],
 )
 def test_a_source_that_cannot_be_used_is_refused(
-    tiny: TinyData, tmp_path: Path, make: object, error: type[Exception], message: str
+    tiny: TinyData,
+    tmp_path: Path,
+    make: Callable[[Path], Path],
+    error: type[Exception],
+    message: str,
 ) -> None:
     source = tmp_path / "source"
     source.mkdir()
-    job = tiny.job(tmp_path / "run", source=make(source))  # type: ignore[operator]
+    job = tiny.job(tmp_path / "run", source=make(source))
     with pytest.raises(error, match=message):
         run(job)
     assert not (tmp_path / "run" / "bundle").exists()

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,11 @@ BLUE, GREEN, RED = "known-000", "known-001", "known-002"
 D0, D1 = "discovered-000", "discovered-001"
 
 
-def row(number: int, cluster: str, **changes: object) -> TargetRow:
+def row(number: int, cluster: str, **changes: Any) -> TargetRow:
     first = TargetRow(
         f"{cluster}-{number:02d}.jpg", "", 0.1, cluster, number / 100, 0.9, 0.8, RED, False
     )
-    return replace(first, **changes)  # type: ignore[arg-type]
+    return replace(first, **changes)
 
 
 ROWS = [row(number, cluster) for cluster in (BLUE, GREEN, D0, D1) for number in range(20)]

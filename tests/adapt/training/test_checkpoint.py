@@ -230,7 +230,7 @@ def test_a_checkpoint_is_plain_data_and_no_code(tmp_path: Path) -> None:
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> tuple[object, tuple[str]]:
-            return Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]
+            return Path.touch, (tmp_path / "ran",)  # type: ignore[return-value]  # a trap
 
     torch.save({"round": Trap()}, tmp_path / "round-0000.pt")
     with pytest.raises(GateError, match="no checkpoint can be read"):

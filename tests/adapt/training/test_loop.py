@@ -228,7 +228,7 @@ def test_the_same_generator_trains_the_same() -> None:
 def test_diverging_training_is_told_with_what_to_try() -> None:
     nets = networks(KNOWN + 1)
     with torch.no_grad():
-        nets.classifier.weight.fill_(math.inf)  # type: ignore[operator]
+        nets.classifier.weight.fill_(math.inf)  # type: ignore[operator]  # a module's attribute
     with pytest.raises(GateError, match=r"diverged at step 3; try a smaller --lr than 0\.02"):
         losses_of(run_pretrain, nets)
 

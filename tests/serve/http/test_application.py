@@ -294,7 +294,7 @@ class Stopped:
     def __init__(self, predictor: Predictor) -> None:
         self.may_go_on = threading.Event()
         self.predictor = copy.copy(predictor)
-        self.predictor.run = self._run  # type: ignore[method-assign]
+        self.predictor.run = self._run  # type: ignore[method-assign]  # a copy of our own
         self._model = predictor.run
 
     def _run(self, pixels: Sequence[Pixels]) -> Outputs:
@@ -382,7 +382,7 @@ def test_a_bug_is_a_500_that_tells_nothing(predictor: Predictor) -> None:
     def fail(pixels: Sequence[Pixels]) -> Outputs:
         raise RuntimeError("secret")
 
-    broken.run = fail  # type: ignore[method-assign]
+    broken.run = fail  # type: ignore[method-assign]  # a copy of our own
     response = predict(app_for(broken), content=RED)
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal"
