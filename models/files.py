@@ -126,12 +126,16 @@ def lock_path(path: Path) -> Path:
 
 
 @contextmanager
-def lock(path: Path) -> Iterator[bool]:
-    """Hold the lock of a path for the block; give False at once if another process holds it.
+def lock(path: Path, *, seconds: float = 0) -> Iterator[bool]:
+    """Hold the lock of a path for the block; give False if another process holds it.
 
     On a file system without locks the block runs unlocked.
+
+    Args:
+        path: File to lock; it need not exist.
+        seconds: Longest time to wait for the other process.
     """
-    guard = FileLock(lock_path(path), timeout=0)
+    guard = FileLock(lock_path(path), timeout=seconds)
     try:
         guard.acquire()
     except Timeout:

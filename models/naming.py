@@ -12,15 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
 from scda.models.bundle import NAMES, ClassInfo, read_manifest
 from scda.models.errors import UsageError
-from scda.models.files import write_atomically
+from scda.models.files import lock, remove_left_behind, write_atomically
 from scda.models.names import UNKNOWN, Change, ClassState, Names, read_names, to_nfc
 
 MAX_LABEL = 200  # characters
-LOCK = ".names.lock"
 _LOCK_SECONDS = 10.0
 
 
@@ -231,13 +228,14 @@ def change_names(folder: Path, change: Apply) -> Names:
     naming = Naming(read_manifest(folder, checked=False).classes)
     path = folder / NAMES
     try:
-        with FileLock(folder / LOCK, timeout=_LOCK_SECONDS):
+        with lock(path, seconds=_LOCK_SECONDS) as is_ours:
+            if not is_ours:
+                raise SaveError(f"{path}: another process is writing the file; try again")
+            remove_left_behind(path)
             before = read_names(path, naming.class_ids)
             after = change(naming, before)
             if after is not before:
                 write_atomically(path, json.dumps(after.to_json(), indent=1))
-    except Timeout:
-        raise SaveError(f"{path}: another process is writing the file; try again") from None
     except OSError as error:
         raise SaveError(f"{path}: cannot save: {error.strerror or error}") from None
     return after

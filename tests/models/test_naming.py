@@ -8,15 +8,16 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
-from filelock import FileLock
 
 from scda.models import naming as module
 from scda.models.bundle import NAMES, read_manifest
 from scda.models.errors import GateError, UsageError
+from scda.models.files import lock
 from scda.models.names import Names, read_names
-from scda.models.naming import LOCK, MAX_LABEL, Naming, change_names, clean_label
+from scda.models.naming import MAX_LABEL, Naming, change_names, clean_label
 from tests.bundles import make_bundle
 
 D0, D1 = "discovered-000", "discovered-001"
@@ -224,6 +225,7 @@ def test_writers_at_once_lose_nothing(folder: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from typing import IO, Any
 from scda.models.naming import change_names
 folder, class_id = Path(sys.argv[1]), sys.argv[2]
 for number in range(10_000):
@@ -248,6 +250,7 @@ def test_a_killed_writer_loses_nothing_that_it_saved(folder: Path) -> None:
         assert saved_last in (int(last), int(last) + 1)
     change_names(folder, lambda naming, names: naming.name(names, D1, "after"))
     assert saved(folder).labels[D1] == "after"
+    assert list(folder.glob(".*")) == []
 
 
 def test_a_full_disk_keeps_the_names_that_were_there(
@@ -263,16 +266,20 @@ def test_a_full_disk_keeps_the_names_that_were_there(
         change_names(folder, lambda naming, names: naming.name(names, D0, "after"))
     monkeypatch.undo()
     assert saved(folder).labels == {D0: "before"}
-    assert [path.name for path in folder.glob(".names.json*")] == []
+    assert list(folder.glob(".*")) == []
 
 
 def test_a_bundle_that_cannot_be_written_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*args: object, **options: object) -> int:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    opened = Path.open
 
-    monkeypatch.setattr(os, "open", refuse)  # root may write anywhere: asking is not enough
+    def refuse(path: Path, mode: str = "r", *options: Any, **more: Any) -> IO[Any]:
+        if "x" in mode:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return opened(path, mode, *options, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)  # root may write anywhere: asking is not enough
     with pytest.raises(UsageError, match="cannot save: Read-only file system"):
         change_names(folder, lambda naming, names: naming.name(names, D0, "a"))
 
@@ -280,7 +287,7 @@ def test_a_bundle_that_cannot_be_written_is_told(
 def test_a_writer_that_hangs_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.05)
     with (
-        FileLock(folder / LOCK),
+        lock(folder / NAMES),
         ThreadPoolExecutor(1) as pool,
         pytest.raises(UsageError, match="another process is writing"),
     ):
