@@ -12,7 +12,9 @@ from scda.models.extras import needs_extra
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for images, run and labels.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the images, the run and the labels.")
+    ] = Path("demo"),
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace an earlier demo.")

@@ -36,8 +36,8 @@ def label(
     out: Annotated[
         list[str] | None,
         _output(
-            help="Table to write, by its ending: .csv, .jsonl, .parquet, .labelstudio.json or "
-            ".fiftyone.json; may be repeated; - prints CSV."
+            help="Table to write; its ending sets the format: .csv, .jsonl, .parquet, "
+            ".labelstudio.json or .fiftyone.json; may be repeated; - prints CSV."
         ),
     ] = None,
     embeddings: Annotated[
@@ -49,7 +49,10 @@ def label(
         _output(help="New folder to sort the files into, one folder per class."),
     ] = None,
     mode: Annotated[
-        str, _output(metavar="copy|hardlink|symlink", help="How files get into class folders.")
+        str,
+        _output(
+            metavar="copy|hardlink|symlink", help="How files are placed into the class folders."
+        ),
     ] = "copy",
     summary_file: Annotated[
         Path | None,
@@ -70,7 +73,8 @@ def label(
     files_from: Annotated[
         str | None,
         _input(
-            help="List of files in place of IMAGES, by lines or by NUL; - reads standard input."
+            help="List of names instead of IMAGES, one per line or NUL-separated; - reads "
+            "standard input."
         ),
     ] = None,
     include: Annotated[
@@ -83,7 +87,7 @@ def label(
     ] = None,
     follow_symlinks: Annotated[
         bool,
-        _input("--follow-symlinks", help="Include linked folders."),
+        _input("--follow-symlinks", help="Include the images of linked folders."),
     ] = False,
     recursive: Annotated[bool, _input(help="Include the images of sub-folders.")] = True,
     batch_size: Annotated[
@@ -93,7 +97,8 @@ def label(
     workers: Annotated[
         int | None,
         _speed(
-            min=0, help="Number of decoding processes; 0 decodes in this one; default: one per CPU."
+            min=0,
+            help="Number of decoding processes; 0: the main process; default: one per CPU.",
         ),
     ] = None,
     provider: Annotated[
@@ -107,12 +112,12 @@ def label(
         str,
         _speed(
             metavar="local|ray",
-            help="Where to label: on this machine, or on a Ray cluster (docs/labelling.md).",
+            help="Engine: on this machine, or on a Ray cluster (docs/labelling.md).",
         ),
     ] = "local",
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped labelling.")] = False,
     max_errors: Annotated[
-        int | None, typer.Option(min=0, help="Largest number of failed files before giving up.")
+        int | None, typer.Option(min=0, help="Number of failed files above which labelling stops.")
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,

@@ -15,7 +15,9 @@ def names(
     bundle: Bundle,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="ID=LABEL", help="Name a class; an empty label unnames it."),
+        typer.Option(
+            "--set", metavar="ID=LABEL", help="Name a class; an empty label removes its name."
+        ),
     ] = None,
     merge: Annotated[
         list[str] | None,

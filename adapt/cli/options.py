@@ -10,7 +10,7 @@ import typer
 from scda.adapt.config import OPTIONS
 from scda.adapt.options import Option
 
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show warnings and errors alone.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show only warnings and errors.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Show details, and a traceback of an internal error.")
 ]
@@ -24,7 +24,7 @@ Threads = Annotated[
 ]
 Target = Annotated[
     Path | None,
-    typer.Option(help="Folder of the target images; default: where training found them."),
+    typer.Option(help="Folder of the target images; default: the folder used for training."),
 ]
 
 

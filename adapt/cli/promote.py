@@ -11,16 +11,19 @@ from scda.adapt.cli.options import Bundle, Quiet, Target, Verbose
 
 def promote(
     bundle: Bundle,
-    out: Annotated[Path, typer.Option(help="New folder to write the class folders into.")],
+    out: Annotated[Path, typer.Option(help="New folder for the class folders.")],
     target: Target = None,
     source: Annotated[
-        Path | None, typer.Option(help="Labelled images of the training, to add to the folders.")
+        Path | None, typer.Option(help="Folder of the labelled training images, which are added.")
     ] = None,
     min_confidence: Annotated[
         float, typer.Option(min=0, max=1, help="Confidence below which an image is left out.")
     ] = 0.8,
     mode: Annotated[
-        str, typer.Option(metavar="copy|hardlink|symlink", help="How files get into class folders.")
+        str,
+        typer.Option(
+            metavar="copy|hardlink|symlink", help="How files are placed into the class folders."
+        ),
     ] = "copy",
     quiet: Quiet = False,
     verbose: Verbose = False,

@@ -15,12 +15,12 @@ def report(
     run: Annotated[Path, typer.Argument(help="Finished run.")],
     labelled: Annotated[
         Path | None,
-        typer.Option(help="Target images in class folders, to add metrics and confusions."),
+        typer.Option(help="Target images in class folders; adds metrics and a confusion matrix."),
     ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the report of a run again, with the current names."""
+    """Rewrite the report of a run with the current names."""
     with needs_extra("train"):
         from scda.adapt.evaluation.confusions import make_truth
         from scda.adapt.evaluation.evaluate import evaluate as measure

@@ -11,8 +11,8 @@ from scda.adapt.cli.predictor import load
 
 def serve(
     bundle: Bundle,
-    host: Annotated[str, typer.Option(help="IP address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen at.")] = 3000,
+    host: Annotated[str, typer.Option(help="IP address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 3000,
     workers: Annotated[int, typer.Option(min=1, help="Number of server processes.")] = 1,
     verbose: Verbose = False,
 ) -> None:

@@ -21,7 +21,12 @@ def train(
     context: typer.Context,
     source: Annotated[Path, typer.Option(help="Folder of labelled images: one folder per class.")],
     target: Annotated[Path, typer.Option(help="Folder of unlabelled images, in any sub-folders.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run; must be new.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="Folder of the run; it must be new, except with --resume or --overwrite."
+        ),
+    ],
     recursive: Annotated[bool, typer.Option(help="Include the images of sub-folders.")] = True,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
