@@ -53,18 +53,18 @@ def _read_source(source: Path) -> list[Pictures]:
 
 
 def _read_class(folder: Path) -> Pictures:
-    pictures = [np.asarray(Image.open(path).convert("L")) for path in sorted(folder.glob("*.png"))]
-    if not pictures:
+    images = [np.asarray(Image.open(path).convert("L")) for path in sorted(folder.glob("*.png"))]
+    if not images:
         raise FileNotFoundError(f"{folder} holds no PNG image")
-    if any(picture.shape != (SIDE, SIDE) for picture in pictures):
+    if any(image.shape != (SIDE, SIDE) for image in images):
         raise ValueError(f"{folder} must hold images of {SIDE}x{SIDE} pixels")
-    return pictures
+    return images
 
 
 def _join(classes: list[Pictures]) -> tuple[torch.Tensor, torch.Tensor]:
     """Number the classes in order and stack: pixels float (N, 1, 32, 32), labels int64 (N,)."""
-    pixels = np.stack([picture for pictures in classes for picture in pictures])
-    labels = np.repeat(np.arange(len(classes)), [len(pictures) for pictures in classes])
+    pixels = np.stack([image for images in classes for image in images])
+    labels = np.repeat(np.arange(len(classes)), [len(images) for images in classes])
     return torch.from_numpy(pixels).float()[:, None], torch.from_numpy(labels)
 
 

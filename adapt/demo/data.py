@@ -63,9 +63,9 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     for digit in DIGITS:
         (folder / digit).mkdir()
-        pictures = _printed_pictures(int(digit), per_class, generator)
-        for index, picture in enumerate(pictures):
-            picture.save(folder / digit / f"{index:04d}.png")
+        images = _printed_images(int(digit), per_class, generator)
+        for index, image in enumerate(images):
+            image.save(folder / digit / f"{index:04d}.png")
 
 
 def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None:
@@ -89,9 +89,9 @@ def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None
         name = hashlib.sha256(f"{seed}:{index}".encode()).hexdigest()[:16] + ".png"
         class_folder = labelled / str(digits.target[index])
         class_folder.mkdir(exist_ok=True)
-        picture = enlarge(digits.images[index])
-        picture.save(target / name)
-        picture.save(class_folder / name)
+        image = enlarge(digits.images[index])
+        image.save(target / name)
+        image.save(class_folder / name)
 
 
 def _create_empty(folder: Path) -> None:
@@ -100,7 +100,7 @@ def _create_empty(folder: Path) -> None:
         raise FileExistsError(f"{folder} is not empty: its files would mix with the new ones")
 
 
-def _printed_pictures(
+def _printed_images(
     digit: int, count: int, generator: np.random.Generator
 ) -> Iterator[Image.Image]:
     """Draw one digit `count` times, each in a random face."""

@@ -8,7 +8,7 @@ from scda.models.errors import UsageError
 
 
 @pytest.mark.slow  # about a minute
-def test_the_demo_reaches_its_bar(tmp_path: Path) -> None:
+def test_the_demo_reaches_its_accuracy(tmp_path: Path) -> None:
     with Reporter(quiet=True) as reporter:
         demo = run_demo(tmp_path / "demo", seed=0, overwrite=False, reporter=reporter)
     assert demo.metrics["os_star"] >= 85

@@ -1,4 +1,4 @@
-"""Runs killed by SIGKILL at moments that hurt, gone on with, and compared with one left alone."""
+"""Runs killed by SIGKILL at moments that hurt, resumed, and compared with one left alone."""
 
 import multiprocessing
 import os
