@@ -79,7 +79,7 @@ def train(
         recursive: Whether to include the images of sub-folders.
         resume: Whether to continue a stopped run in `out`.
         overwrite: Whether to replace a run in `out`.
-        quiet: Whether to show warnings alone.
+        quiet: Whether to show only warnings.
 
     Raises:
         UsageError: If a path or an option is wrong, or the extra `train` is not installed.

@@ -27,11 +27,6 @@ class Server:
     url: str  # address of its root, without the last slash
 
     @property
-    def rss_bytes(self) -> int:
-        """Resident memory of all its processes; shared pages count once per process."""
-        return sum(process.memory_info().rss for process in self.processes)
-
-    @property
     def processes(self) -> list[psutil.Process]:
         """The started process and its descendants."""
         return [self.process, *self.process.children(recursive=True)]
