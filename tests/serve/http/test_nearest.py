@@ -157,7 +157,7 @@ def test_it_waits_in_the_same_queue(bundle: Path) -> None:
 
 def test_neighbours_that_do_not_fit_stop_the_start(folder: Path) -> None:
     manifest = read_manifest(folder)
-    with pytest.raises(GateError, match="vectors are 3 long, the model gives 7"):
+    with pytest.raises(GateError, match="vectors have 3 dimensions, the model has 7"):
         open_target_index(folder, manifest, width=7)
     write_index(build_index(np.ones((9, 3), np.float32)), folder / NEIGHBOURS)
     with pytest.raises(
