@@ -10,7 +10,9 @@ from scda.adapt.options import option, options_of
 from scda.adapt.presets import PRESETS
 from scda.models.errors import UsageError
 
-_SEEN_PER_CLASS = 640  # source images; right for 2, 10 and 25 classes (benchmarks/README.md)
+_SEEN_PER_CLASS = 640  # source images; right for 10 and 25 classes (benchmarks/README.md)
+_LEAST_PRETRAIN_STEPS = 200
+_STEPS_PER_CLASS, _LEAST_ROUND_STEPS = 12, 150  # of a round
 _LARGEST_SEED = 2**31 - 1  # k-means++ counts on from it and knows 32 bits
 
 
@@ -59,6 +61,14 @@ class TrainConfig:
         panel="Model",
         choices=("none", "last", "all"),
         help="Part of the backbone that learns in the rounds.",
+    )
+
+    space: str = option(
+        "whitened",
+        panel="Model",
+        choices=("whitened", "backbone"),
+        shown=False,
+        help="Inputs of the head F: whitened features, or those of the backbone.",
     )
 
     # Constant SGD, a new optimiser per stage.
@@ -128,18 +138,25 @@ class TrainConfig:
         help="Rows of the class correlation that count: of classes in the batch, or all.",
     )
     rounds: int = option(
-        3,  # E in Algorithm 2
+        1,  # E in Algorithm 2
         panel="Training",
         minimum=0,
         aliases=("iterations",),
         help="Number of rounds; each one discovers, restructures and retrains.",
     )
     round_steps: int = option(
-        150,
+        0,
         panel="Training",
         minimum=0,
         shown=False,
-        help="Number of training steps per round; 0 is one pass over the target.",
+        help="Number of training steps per round; 0 follows round_length.",
+    )
+    round_length: str = option(
+        "classes",
+        panel="Training",
+        choices=("classes", "target"),
+        shown=False,
+        help="What the length of a round grows with: the number of classes, or one target pass.",
     )
 
     novel: str = option(
@@ -148,11 +165,19 @@ class TrainConfig:
         choices=("auto", "yes", "no"),
         help="Whether the target holds classes that the source lacks.",
     )
-    k_method: str = option(
-        "both",
+    novelty: str = option(
+        "orphans",  # choice 22b
         panel="Discovery",
-        choices=("both", "scda", "graph"),
-        help="Estimator of the number of new classes: Algorithm 1, the neighbour graph, or both.",
+        choices=("orphans", "predicted"),
+        shown=False,
+        help="Images that count as new in the first round: orphans, or those predicted unknown.",
+    )
+    k_method: str = option(
+        "votes",
+        panel="Discovery",
+        choices=("votes", "both", "scda", "graph"),
+        help="Estimator of the number of new classes: communities and sizes, or Algorithm 1, the "
+        "neighbour graph, or both.",
     )
     k_max: int = option(
         40, panel="Discovery", minimum=1, help="Largest number of new classes considered."
@@ -181,7 +206,7 @@ class TrainConfig:
         help="Source of pseudo-labels: k-means of the new images alone, or of the sweep over k.",
     )
     propagation_alpha: float = option(
-        0.98,
+        0.9,
         panel="Discovery",
         minimum=0,
         below=1,
@@ -197,7 +222,7 @@ class TrainConfig:
         help="Features that are clustered: of the backbone, of the head F, or both.",
     )
     pca: int = option(
-        64,
+        0,
         panel="Discovery",
         minimum=0,
         shown=False,
@@ -240,14 +265,29 @@ class TrainConfig:
         """Return the configuration of a preset with the given options in place of its own."""
         return resolve({**options, "preset": preset})
 
-    def pretrain_length(self, num_known: int) -> int:
-        """Return the number of pre-training steps: each known class is seen 640 times in it."""
-        seen = _SEEN_PER_CLASS * num_known
-        return self.pretrain_steps or math.ceil(seen / self.batch_size)
+    @property
+    def whitens(self) -> bool:
+        """Whether F's inputs are whitened; those of a backbone that learns cannot be."""
+        return self.space == "whitened" and self.finetune == "none"
 
-    def round_length(self, num_target: int) -> int:
-        """Return the number of retraining steps of a round."""
-        return self.round_steps or max(1, num_target // self.batch_size)
+    def pretrain_length(self, num_known: int) -> int:
+        """Return the number of pre-training steps: each known class is seen 640 times or more."""
+        seen = _SEEN_PER_CLASS * num_known
+        grown = max(_LEAST_PRETRAIN_STEPS, math.ceil(seen / self.batch_size))
+        return self.pretrain_steps or grown
+
+    def steps_of_round(self, num_target: int, num_classes: int) -> int:
+        """Return the number of retraining steps of a round.
+
+        Args:
+            num_target: Number of target images, M.
+            num_classes: Number of known and discovered classes, K + k*.
+        """
+        if self.round_steps:
+            return self.round_steps
+        if self.round_length == "target":
+            return max(1, num_target // self.batch_size)
+        return max(_LEAST_ROUND_STEPS, _STEPS_PER_CLASS * num_classes)
 
 
 OPTIONS = options_of(TrainConfig)

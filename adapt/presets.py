@@ -13,11 +13,14 @@ _PAPER: dict[str, Any] = {
     "confusion_rows": "all",
     "k_method": "scda",
     "rounds": 400,
-    "round_steps": 0,
+    "round_length": "target",
+    "space": "backbone",
     "novel": "yes",
+    "novelty": "predicted",
     "implicit_share": "half",
     "propagation_alpha": 0.0,
     "cluster_space": "features",
+    "pca": 64,
     "restarts": 3,
 }
 # The supplement's hyper-parameter table: the paper's backbone, trained as a whole.

@@ -10,7 +10,7 @@ import numpy as np
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.assignment import assign
 from scda.adapt.discovery.estimate import Curve, KEstimate
-from scda.adapt.discovery.estimators import ESTIMATORS, chosen_k
+from scda.adapt.discovery.estimators import asked, chosen_k
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency, match
@@ -39,8 +39,7 @@ class Discovery:
     implicit_labels: Ids  # (len(candidates.implicit),), 0 to k* - 1
     curve: Curve | None = None  # None where k* was given
     findings: tuple[Finding, ...] = ()  # what the user should know of this round
-    verdict: Finding | None = None  # finding of the closed round; kept in all later rounds
-    suspects: Ids = field(default_factory=empty_ids)  # rows that may be new, after a closed round
+    verdict: Finding | None = None  # that nothing is new; kept in all rounds after it
     votes: dict[str, int] = field(default_factory=dict)  # k* by estimator; empty where k* was given
     k_path: tuple[int, ...] = ()  # k* of every round up to this one
 
@@ -71,6 +70,38 @@ def discover(
     return replace(found, findings=findings + found.findings)
 
 
+def closed(logits: Points, verdict: Finding | None) -> Discovery:
+    """Return a discovery of nothing: T_kn is chosen among known classes alone, and k* is 0.
+
+    Args:
+        logits: Logits of the known classes, (N, K).
+        verdict: Finding that nothing is new; None where the user stated it.
+    """
+    candidates = select(logits, num_known=logits.shape[1], implicit_share="half")
+    return Discovery(0, candidates, empty_ids(), verdict=verdict)
+
+
+def without_outputs(discovery: Discovery, kept: Ids, num_known: int) -> Discovery:
+    """Return a discovery without the classes whose outputs are not kept.
+
+    Args:
+        discovery: Discovery that a round trained.
+        kept: Outputs that remain, rising; the known ones, 0 to K - 1, are among them.
+        num_known: Number of known classes, K.
+    """
+    number = np.full(num_known + discovery.k_star, -1)
+    number[kept] = np.arange(len(kept)) - num_known
+    labels = number[num_known + discovery.implicit_labels]
+    candidates, k_star = discovery.candidates, len(kept) - num_known
+    return replace(
+        discovery,
+        k_star=k_star,
+        candidates=replace(candidates, implicit=candidates.implicit[labels >= 0]),
+        implicit_labels=labels[labels >= 0].astype(np.int64),
+        k_path=(*discovery.k_path[:-1], k_star),
+    )
+
+
 def cluster_candidates(
     candidates: Candidates,
     features: Points,
@@ -93,7 +124,7 @@ def cluster_candidates(
     points = cluster_space(features, backbone, candidates, config)
     space = Space(points, candidates.known_labels, num_known, config)
     # A given k* is not estimated.
-    estimators = {} if config.k else ESTIMATORS
+    estimators = {} if config.k else asked(config.k_method)
     estimates = {name: estimate(space) for name, estimate in estimators.items()}
     votes = {name: estimate.k for name, estimate in estimates.items()}
     k_star = min(config.k, len(candidates.implicit))

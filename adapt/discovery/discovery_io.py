@@ -38,7 +38,6 @@ def pack(discovery: Discovery | None) -> dict[str, Any] | None:
         "known_labels": torch.from_numpy(candidates.known_labels),
         "implicit": torch.from_numpy(candidates.implicit),
         "implicit_labels": torch.from_numpy(discovery.implicit_labels),
-        "suspects": torch.from_numpy(discovery.suspects),
         "curve": json.dumps(discovery.curve and dataclasses.asdict(discovery.curve)),
         "findings": pack_findings(discovery.findings),
         "verdict": pack_findings((discovery.verdict,) if discovery.verdict else ()),
@@ -51,9 +50,9 @@ def unpack(fields: dict[str, Any] | None) -> Discovery | None:
     """Return what `pack` was given."""
     if fields is None:
         return None
-    known, known_labels, implicit, implicit_labels, suspects = (
+    known, known_labels, implicit, implicit_labels = (
         np.asarray(fields[name].numpy())
-        for name in ("known", "known_labels", "implicit", "implicit_labels", "suspects")
+        for name in ("known", "known_labels", "implicit", "implicit_labels")
     )
     curve = json.loads(fields["curve"])
     return Discovery(
@@ -63,7 +62,6 @@ def unpack(fields: dict[str, Any] | None) -> Discovery | None:
         curve and Curve(**curve),
         unpack_findings(fields["findings"]),
         verdict=next(iter(unpack_findings(fields["verdict"])), None),
-        suspects=suspects,
         votes=dict(fields["votes"]),
         k_path=tuple(fields["k_path"]),
     )

@@ -3,27 +3,45 @@
 import math
 from collections.abc import Callable, Mapping
 
+from scda.adapt.discovery.accuracy import estimate_by_accuracy
 from scda.adapt.discovery.estimate import KEstimate
 from scda.adapt.discovery.graph import estimate_by_graph
+from scda.adapt.discovery.size import estimate_by_size
 from scda.adapt.discovery.space import Space
 from scda.adapt.discovery.sweep import estimate_by_sweep
 
 Estimator = Callable[[Space], KEstimate]
 
-# Every estimator is asked in every round: where they disagree, the user is told.
 ESTIMATORS: dict[str, Estimator] = {
     "scda": estimate_by_sweep,
     "graph": estimate_by_graph,
+    "accuracy": estimate_by_accuracy,
+    "size": estimate_by_size,
 }
+_VOTES = ("accuracy", "size")
+_FIRST = ("scda", "graph")
+
+
+def asked(k_method: str) -> dict[str, Estimator]:
+    """Return the estimators that vote in every round: where they disagree, the user is warned.
+
+    Args:
+        k_method: `votes`, or `scda`, `graph` or `both`, which differ in the vote that counts.
+    """
+    names = _VOTES if k_method == "votes" else _FIRST
+    return {name: ESTIMATORS[name] for name in names}
 
 
 def chosen_k(votes: Mapping[str, int], k_method: str) -> int:
-    """Return the k that `k_method` takes: one estimator's, or the mean of `scda` and `graph`.
+    """Return the k that `k_method` takes: one estimator's, or the mean of two.
 
     Args:
         votes: k* by the name of its estimator.
-        k_method: Name of an estimator, or `both`, whose mean is rounded up.
+        k_method: Name of an estimator; `both` for the mean of `scda` and `graph`, rounded up; or
+            `votes` for the mean of `accuracy` and `size`, rounded.
     """
     if k_method == "both":
         return math.ceil((votes["scda"] + votes["graph"]) / 2)
+    if k_method == "votes":
+        return round((votes["accuracy"] + votes["size"]) / 2)
     return votes[k_method]

@@ -10,7 +10,6 @@ class Status(StrEnum):
 
     OK = "ok"
     NOTHING_NEW = "nothing new found"
-    FEW_NEW = "few new images"
     WEAK_TRANSFER = "weak transfer"
     COLLAPSED = "collapsed"
     K_UNSURE = "k unsure"

@@ -2,15 +2,13 @@
 
 import networkx
 import numpy as np
-from scipy.sparse import csr_array
 
+from scda.adapt.discovery.communities import shared_neighbours
 from scda.adapt.discovery.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.space import Space
 from scda.models.index import Ids
 
-_NEIGHBOURS = 10
 _RESOLUTIONS = np.geomspace(0.1, 2, 14)
 _MIN_SIZE = 3  # images; a smaller community is no class
 _MAX_IMAGES = 10_000  # a larger set is subsampled evenly, which gives the same count in seconds
@@ -36,7 +34,7 @@ def count_communities(points: Points, known_labels: Ids, *, seed: int) -> int:
     """
     kept = np.linspace(0, len(points) - 1, min(len(points), _MAX_IMAGES)).astype(np.int64)
     points, known_labels = points[kept], known_labels[kept[kept < len(known_labels)]]
-    graph = networkx.from_scipy_sparse_array(_shared_neighbours(points))
+    graph = networkx.from_scipy_sparse_array(shared_neighbours(points))
     expected = len(np.unique(known_labels))
     counts = []
     for resolution in _RESOLUTIONS:
@@ -58,18 +56,3 @@ def _counted(graph: networkx.Graph, resolution: float, split: int, seed: int) ->
         of_known += 2 * known >= len(found)
         of_implicit += 2 * known < len(found)
     return of_known, of_implicit
-
-
-def _shared_neighbours(points: Points) -> csr_array:
-    """Return the graph of nearest neighbours; an edge is the share of neighbours in common."""
-    itself = np.arange(len(points))[:, None]  # an image counts among its own neighbours
-    found = np.hstack([itself, nearest_others(points, _NEIGHBOURS)])
-    rows = np.repeat(np.arange(len(points)), found.shape[1])
-    near = csr_array((np.ones(len(rows)), (rows, found.ravel())), shape=(len(points),) * 2)
-    both = csr_array(near @ near.T)
-    joined = both.multiply(near.maximum(near.T)).tocoo()
-    of_either = 2 * found.shape[1] - joined.data
-    weights = joined.data / of_either
-    apart = joined.row != joined.col
-    edges = (weights[apart], (joined.row[apart], joined.col[apart]))
-    return csr_array(edges, shape=(len(points),) * 2)

@@ -60,19 +60,6 @@ def propagate(logits: Points, graph: csr_array, alpha: float) -> Points:
     return np.asarray(np.log(probs / probs.sum(axis=1, keepdims=True)), np.float32)
 
 
-def smooth(values: Points, graph: csr_array, alpha: float) -> Points:
-    """Return each image's value averaged with its neighbours', (N,).
-
-    Args:
-        values: One value per image, (N,).
-        graph: Graph of `neighbour_graph`, (N, N).
-        alpha: Weight of the neighbours, 0 to below 1.
-    """
-    columns = np.stack([values, np.ones_like(values)], axis=1).astype(np.float64)
-    spread = _spread(columns, graph, alpha)
-    return np.asarray(spread[:, 0] / np.maximum(spread[:, 1], _SMALLEST), np.float32)
-
-
 def _spread(columns: NDArray[np.float64], graph: csr_array, alpha: float) -> NDArray[np.float64]:
     """Solve (I - alpha * graph) Z = columns by conjugate gradients."""
     system = diags_array(np.ones(len(columns))) - alpha * graph

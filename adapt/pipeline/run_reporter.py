@@ -26,7 +26,7 @@ def steps_before(stage: int, config: TrainConfig, num_known: int, num_target: in
         num_known: Number of known classes, K.
         num_target: Number of target images.
     """
-    of_rounds = (stage - 1) * config.round_length(num_target)
+    of_rounds = (stage - 1) * config.steps_of_round(num_target, num_known)
     return config.pretrain_length(num_known) + of_rounds if stage else 0
 
 

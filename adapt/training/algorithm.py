@@ -16,7 +16,7 @@ from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.runtime import rng
 from scda.adapt.runtime.device import select_device
-from scda.adapt.training.discovery_step import discover_classes, judge_closed_round, run_findings
+from scda.adapt.training.discovery_step import discover_classes, drop_false_classes, run_findings
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.inputs import Inputs, PseudoLabels
 from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
@@ -65,7 +65,7 @@ def adapt(
     Source: SCDA, Algorithm 2.
     """
     rng.seed_all(config.seed)
-    domains = Domains(source, target, images)
+    domains = Domains(source, target, config, images)
     runner = Runner(checkpoints, callbacks or Callbacks())
     state = runner.resume(_untrained(domains, config))
     if state.stage > 0:
@@ -91,14 +91,14 @@ def adapt(
     # Added after the last checkpoint, so that a resumed run does not add it twice.
     add_unknown_bias(state.networks, domains.num_known, config.unknown_logit_bias)
     if state.stage > 0:
-        source = replace(source, features=domains.inputs.source_features(state.networks.backbone))
+        source = replace(source, features=domains.source_features(state.networks.backbone))
     state.networks.modules.cpu()
     findings = run_findings(state, source, domains)
+    networks = replace(state.networks, head=domains.on_backbone(state.networks.head))
     if runner.failure:
         findings.insert(0, _divergence(state, config))
-    return Adapted(
-        state.networks, state.discovery, source, domains.target, findings, runner.failure
-    )
+    target = domains.backbone_target
+    return Adapted(networks, state.discovery, source, target, findings, runner.failure)
 
 
 def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Networks:
@@ -162,15 +162,14 @@ def _assess(domains: Domains, config: TrainConfig, before: RunState, state: RunS
     of_target = config.batchnorm == "target"
     if state.stage:  # pre-training leaves the backbone unchanged
         domains.update(state.networks.backbone, refresh_batchnorm=of_target)
-    discovery = state.discovery
-    if discovery and state.stage == 1:
-        discovery = judge_closed_round(discovery, state.networks, domains, config)
     if of_target:
         refresh_batchnorm(state.networks, domains.target)
+    state = drop_false_classes(state, domains, config)
     predicted = infer(state.networks, domains.target)[0].argmax(dim=1)
     share = (predicted >= domains.num_known).float().mean().item()
+    discovery = state.discovery
     findings = one_sided_game(before.unknown_share, share, discovery) if discovery else []
-    return replace(state, discovery=discovery, unknown_share=share, findings=tuple(findings))
+    return replace(state, predicted=predicted, unknown_share=share, findings=tuple(findings))
 
 
 def _divergence(state: RunState, config: TrainConfig) -> Finding:

@@ -21,7 +21,7 @@ from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
-LAYOUT = 2  # version of the fields; a checkpoint with another one is refused
+LAYOUT = 3  # version of the fields; a checkpoint with another one is refused
 KEPT = 2
 PAUSED = "paused.pt"
 _MODULES = ("head", "classifier", "backbone")  # the backbone has no weights unless it learns

@@ -1,20 +1,33 @@
-"""The discovery step of a round: Algorithm 1, or the closed round (choice 22b)."""
+"""The discovery step of a round: whether anything is new, how many classes, and which images."""
 
 from dataclasses import replace
 
 import numpy as np
+from torch import nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery import diagnostics, novelty
-from scda.adapt.discovery.discover import Discovery, cluster_candidates, discover, match_to_previous
-from scda.adapt.discovery.findings import Finding
+from scda.adapt.discovery import diagnostics
+from scda.adapt.discovery.discover import (
+    Discovery,
+    closed,
+    discover,
+    match_to_previous,
+    without_outputs,
+)
+from scda.adapt.discovery.false_classes import kept_outputs
+from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import propagate
+from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.orphans import LEAST_EVIDENCE, find_orphans
+from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.networks import Networks, infer
 from scda.adapt.training.state import RunState
+
+_NEIGHBOURS = 10
+_MISSED = "a small new class may be missed; use --novel yes to search for new classes"
 
 
 def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> Discovery:
@@ -28,44 +41,42 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
     Source: SCDA, Algorithm 1.
     """
     logits, features = (tensor.numpy() for tensor in infer(state.networks, domains.target))
-    before, backbone, num_known = state.discovery, domains.target.numpy(), domains.num_known
-    if not novelty.expects_new_classes(before, logits, num_known, config):
-        predicted = _propagated(logits, domains, config).argmax(axis=1)
-        suspects = before.suspects if before else np.flatnonzero(predicted >= num_known)
-        known_logits = _propagated(logits[:, :num_known], domains, config)
-        return novelty.closed_round(known_logits, before, suspects)
-    smooth = _propagated(logits, domains, config)
-    if before and len(before.suspects):
-        candidates = novelty.suspect_candidates(before, smooth)
-        found = cluster_candidates(
-            candidates, features, backbone, num_known=num_known, config=config
-        )
-    else:
-        found = discover(smooth, features, backbone, num_known=num_known, config=config)
-    if before:
-        found = replace(found, verdict=before.verdict, k_path=before.k_path)
-    return match_to_previous(replace(found, k_path=(*found.k_path, found.k_star)), before)
+    before, num_known = state.discovery, domains.num_known
+    verdict = before.verdict if before else None
+    decided = _propagated(logits, domains, config)
+    of_known = _propagated(logits[:, :num_known], domains, config)
+    if before is None and config.novelty == "orphans":
+        decided, verdict = _by_orphans(decided, domains, config)
+        of_known = decided[:, :num_known]
+    if verdict or (config.novel == "no" and not config.k):
+        return closed(of_known, verdict)
+    found = discover(decided, features, domains.target.numpy(), num_known=num_known, config=config)
+    path = (*before.k_path, found.k_star) if before else (found.k_star,)
+    return match_to_previous(replace(found, k_path=path), before)
 
 
-def judge_closed_round(
-    discovery: Discovery, networks: Networks, domains: Domains, config: TrainConfig
-) -> Discovery:
-    """Return the discovery of round 1; after a closed round, with its verdict on new classes.
+def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -> RunState:
+    """Return the state of a round without the discovered classes that are none.
 
     Args:
-        discovery: Discovery that the round trained.
-        networks: Networks that the round trained.
+        state: State after the round.
         domains: Both domains as its backbone sees them.
-        config: Configuration of the run.
+        config: Configuration of the run. A number of classes that the user gave is kept.
     """
-    if config.novel != "auto" or discovery.k_star or config.k:
-        return discovery
-    logits, target = infer(networks, domains.target)[0].numpy(), domains.target.numpy()
-    return distributed.broadcast_from_main(
-        lambda: novelty.judge_closed_round(
-            discovery, logits, target, domains.graph, domains.num_known
-        )
+    discovery, num_known = state.discovery, domains.num_known
+    if not discovery or not discovery.k_star or config.k or config.novelty != "orphans":
+        return state
+    logits, target = infer(state.networks, domains.target)[0].numpy(), domains.target.numpy()
+    kept = distributed.broadcast_from_main(
+        lambda: kept_outputs(logits, nearest_others(target, _NEIGHBOURS), num_known)
     )
+    if len(kept) == logits.shape[1] or (len(kept) == num_known and config.novel == "yes"):
+        return state
+    found = without_outputs(discovery, kept, num_known)
+    if not found.k_star:
+        measured = "the discovered classes lie in the midst of known classes"
+        found = replace(found, verdict=Finding(Status.NOTHING_NEW, measured, _MISSED))
+    return replace(state, discovery=found, networks=_with_outputs(state.networks, kept))
 
 
 def run_findings(state: RunState, source: Labelled, domains: Domains) -> list[Finding]:
@@ -80,7 +91,7 @@ def run_findings(state: RunState, source: Labelled, domains: Domains) -> list[Fi
     at_the_end = diagnostics.diagnose(
         source=source.features.numpy(),
         source_labels=source.labels.numpy(),
-        target=domains.target.numpy(),
+        target=domains.backbone_target.numpy(),
         predicted=infer(state.networks, domains.target)[0].argmax(dim=1).numpy(),
         num_known=domains.num_known,
         discovery=discovery,
@@ -88,6 +99,34 @@ def run_findings(state: RunState, source: Labelled, domains: Domains) -> list[Fi
     verdict = [discovery.verdict] if discovery and discovery.verdict else []
     of_discovery = discovery.findings if discovery else ()
     return [*verdict, *of_discovery, *at_the_end, *state.findings]
+
+
+def _by_orphans(
+    logits: Points, domains: Domains, config: TrainConfig
+) -> tuple[Points, Finding | None]:
+    """Return the decision as logits, (M, K + 1), and the verdict if nothing is new."""
+    source, target = domains.whitened
+    graph = domains.graph if config.whitens else neighbour_graph(target)
+    gate = config.novel == "auto" and not config.k
+    labels = domains.source.labels.numpy()
+    orphans = find_orphans(source, labels, target, graph, logits, gate=gate)
+    if orphans.new.any() or not gate:
+        return orphans.logits, None
+    measured = (
+        f"the evidence for images of new classes is {orphans.total:.2f} "
+        f"(expected at least {LEAST_EVIDENCE})"
+    )
+    return orphans.logits, Finding(Status.NOTHING_NEW, measured, _MISSED)
+
+
+def _with_outputs(networks: Networks, kept: np.ndarray) -> Networks:
+    """Return networks whose C has only these outputs."""
+    classifier = networks.classifier
+    assert isinstance(classifier, nn.Linear)
+    smaller = nn.Linear(classifier.in_features, len(kept)).to(networks.device)
+    state = {name: tensor[kept] for name, tensor in classifier.state_dict().items()}
+    smaller.load_state_dict(state)
+    return replace(networks, classifier=smaller)
 
 
 def _propagated(logits: Points, domains: Domains, config: TrainConfig) -> Points:

@@ -1,39 +1,70 @@
-"""Source and target as the backbone of the last stage sees them."""
+"""Source and target as F and the decision about new classes see them."""
 
+from dataclasses import replace
+from functools import cached_property
+
+import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import neighbour_graph
+from scda.adapt.discovery.whitening import Whitening, fit_whitening
 from scda.adapt.training.inputs import FeatureInputs, Inputs
+from scda.models.network import Whitened
+
+_LENGTH = 15.0  # of F's inputs if they are whitened
 
 
 class Domains:
     """The labelled source and the unlabelled target of a run.
 
     Attributes:
-        source: Features of the frozen backbone, which pre-training uses.
-        target: Features of the backbone of the last stage, (M, D_backbone).
+        source: F's inputs in pre-training.
+        target: F's inputs after the last stage, (M, D).
+        backbone_target: Features of the backbone of the last stage, (M, D_backbone).
         inputs: What the rounds train on.
         num_known: Number of known classes, K.
     """
 
-    def __init__(self, source: Labelled, target: Tensor, inputs: Inputs | None = None) -> None:
+    def __init__(
+        self, source: Labelled, target: Tensor, config: TrainConfig, inputs: Inputs | None = None
+    ) -> None:
         """Start with the features of the frozen backbone.
 
         Args:
             source: Features (N, D_backbone) with labels 0 to K - 1.
             target: Features, (M, D_backbone).
+            config: Configuration of the run.
             inputs: What the rounds train on; None takes the features.
         """
-        self.source, self.target = source, target
-        self.inputs: Inputs = inputs or FeatureInputs(source.features, target)
+        self._frozen, self._whitens = (source, target), config.whitens
+        self.source, self.target, self.backbone_target = source, target, target
         self.num_known = int(source.labels.max()) + 1
+        if config.whitens:
+            points, others = (torch.from_numpy(_LENGTH * rows) for rows in self.whitened)
+            self.source, self.target = replace(source, features=points), others
+        self.inputs: Inputs = inputs or FeatureInputs(self.source.features, self.target)
         self._graph: csr_array | None = None
+
+    @cached_property
+    def whitening(self) -> Whitening:
+        """The whitening of the frozen backbone's features."""
+        source, target = self._frozen
+        return fit_whitening(source.features.numpy(), source.labels.numpy(), target.numpy())
+
+    @cached_property
+    def whitened(self) -> tuple[Points, Points]:
+        """The whitened points of the source, (N, D), and the target, (M, D), of length 1."""
+        source, target = self._frozen
+        points = self.whitening.source(source.features.numpy())
+        return points, self.whitening.target(target.numpy())
 
     @property
     def graph(self) -> csr_array:
-        """The neighbourhood graph of the target, computed once per backbone."""
+        """The neighbour graph of F's inputs of the target, computed once per backbone."""
         if self._graph is None:
             self._graph = neighbour_graph(self.target.numpy())
         return self._graph
@@ -49,4 +80,17 @@ class Domains:
             self.inputs.refresh_batchnorm(backbone)
         target = self.inputs.target_features(backbone)
         if target is not self.target:
-            self.target, self._graph = target, None
+            self.target, self.backbone_target, self._graph = target, target, None
+
+    def source_features(self, backbone: nn.Module) -> Tensor:
+        """Return the source's features by the backbone of the last stage, (N, D_backbone)."""
+        source, _ = self._frozen
+        return source.features if self._whitens else self.inputs.source_features(backbone)
+
+    def on_backbone(self, head: nn.Module) -> nn.Module:
+        """Return the head with what lies between backbone and F's inputs in front of it."""
+        if not self._whitens:
+            return head
+        mean, projection = self.whitening.target_mean, self.whitening.projection
+        whitened = Whitened(torch.from_numpy(mean), torch.from_numpy(projection), _LENGTH)
+        return nn.Sequential(whitened, *head.children())

@@ -126,7 +126,8 @@ def retrain(
     drawn = zip(source_batches, pseudo_batches, target_batches, strict=False)
     # All steps are drawn before the first one, so that reading images ahead does not change the
     # state of the generator.
-    steps = list(islice(drawn, config.round_length(inputs.num_target)))
+    classes = int(pseudo.labels.max()) + 1
+    steps = list(islice(drawn, config.steps_of_round(inputs.num_target, classes)))
     plan = [(source, pseudo.rows[rows], target) for source, rows, target in steps]
 
     def losses(views: tuple[Tensor, ...], step: tuple[Tensor, ...]) -> dict[str, Tensor]:

@@ -26,6 +26,7 @@ class RunState:
     progress: Progress | None = None  # position inside the stage; None after it
     skipped: int = 0  # steps of the stage without a finite loss
     restarts: int = 0  # restarts of the stage after it diverged
+    predicted: Tensor | None = None  # (M,) outputs for the target after the stage; None inside it
     unknown_share: float = 0.0  # share of the target predicted as no known class, 0 to 1
     losses: dict[str, float] = field(default_factory=dict)  # losses of the last finite step
     seconds: float = 0.0  # time since the stage was begun or resumed

@@ -42,7 +42,7 @@ def new_head(target: Tensor, config: TrainConfig) -> FeatureHead:
 
 def total_steps(config: TrainConfig, num_known: int, num_target: int) -> int:
     """Return the number of steps that scda trains in total: pre-training and all rounds."""
-    later = config.rounds * config.round_length(num_target)
+    later = config.rounds * config.steps_of_round(num_target, num_known)
     return config.pretrain_length(num_known) + later
 
 

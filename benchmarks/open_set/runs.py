@@ -76,14 +76,13 @@ def measure(run: Run, inputs: Inputs) -> Record:
 def train(inputs: Inputs, config: TrainConfig) -> Trained:
     """Adapt, and keep the predictions of every round."""
     started = time.process_time()
-    num_known = int(inputs.source.labels.max()) + 1
     rounds: list[Labels] = []
     k_rounds: list[int] = []
 
     def keep(state: RunState) -> None:
-        logits, _ = infer(state.networks, inputs.target)
-        rounds.append(logits.argmax(dim=1).numpy())
-        k_rounds.append(logits.shape[1] - num_known)
+        assert state.predicted is not None
+        rounds.append(state.predicted.numpy())
+        k_rounds.append(state.discovery.k_star if state.discovery else 1)
 
     adapted = adapt(inputs.source, inputs.target, config, callbacks=Callbacks(on_stage=keep))
     logits, features = infer(adapted.networks, inputs.target)

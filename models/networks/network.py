@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from scda.models.networks.backbones import Backbone
 
@@ -22,6 +23,31 @@ class FeatureHead(nn.Sequential):
             layers += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
         super().__init__(*layers)
         self.width = widths[-1]
+
+
+class Whitened(nn.Module):
+    """Whitened features of the target, of one length: (N, D_backbone) → (N, D)."""
+
+    mean: Tensor
+    projection: Tensor
+
+    def __init__(self, mean: Tensor, projection: Tensor, length: float) -> None:
+        """Keep the map.
+
+        Args:
+            mean: Mean of the target's features of length 1, (D_backbone,).
+            projection: Projection after the mean has been subtracted, (D_backbone, D).
+            length: Length of the result.
+        """
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("projection", projection)
+        self.length = length
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return the whitened features."""
+        points = (normalize(features, dim=1) - self.mean) @ self.projection
+        return self.length * normalize(points, dim=1)
 
 
 class PixelBackbone(nn.Module):
