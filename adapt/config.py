@@ -175,9 +175,9 @@ class TrainConfig:
     k_method: str = option(
         "votes",
         panel="Discovery",
-        choices=("votes", "both", "scda", "graph"),
-        help="Estimator of the number of new classes: communities and sizes, or Algorithm 1, the "
-        "neighbour graph, or both.",
+        choices=("votes", "accuracy", "size", "both", "scda", "graph"),
+        help="Estimator of the number of new classes: accuracy, size or the mean of both (votes); "
+        "scda, graph or the mean of both.",
     )
     k_max: int = option(
         40, panel="Discovery", minimum=1, help="Largest number of new classes considered."

@@ -26,9 +26,9 @@ def asked(k_method: str) -> dict[str, Estimator]:
     """Return the estimators that vote in every round: where they disagree, the user is warned.
 
     Args:
-        k_method: `votes`, or `scda`, `graph` or `both`, which differ in the vote that counts.
+        k_method: `accuracy`, `size` or `votes` for these two; `scda`, `graph` or `both` for those.
     """
-    names = _VOTES if k_method == "votes" else _FIRST
+    names = _FIRST if k_method in (*_FIRST, "both") else _VOTES
     return {name: ESTIMATORS[name] for name in names}
 
 

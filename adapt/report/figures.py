@@ -15,6 +15,11 @@ BLUE, ORANGE, GREEN, GREY = "#3f83d9", "#d9722e", "#2f9e62", "#8a94a0"
 _COLOURS = (BLUE, ORANGE, GREEN, "#a46bd6", "#c8549a", "#b58a12", GREY)
 _INK = "#010203"  # stands for the colour of the page's text
 _BINS = 24
+_VOTES = {
+    "k_graph": ("s", ORANGE, "neighbour graph"),
+    "k_accuracy": ("s", ORANGE, "communities"),
+    "k_size": ("o", BLUE, "size of a class"),
+}
 _STYLE: dict[Any, Any] = {  # Any: matplotlib types its keys one by one
     "svg.hashsalt": "scda",  # with fixed ids the same run gives the same page
     "svg.fonttype": "none",
@@ -100,9 +105,10 @@ def counts_svg(rounds: Records, num_known: int) -> str:
         errors = np.array(spans).T
         style = {"color": BLUE, "capsize": 4, "marker": "o", "linestyle": "none"}
         axes.errorbar(at, middle, errors, label="Algorithm 1, span of restarts", **style)
-    by_graph = [(r["round"], r["k_graph"]) for r in found if r.get("k_graph")]
-    if by_graph:
-        axes.plot(*zip(*by_graph, strict=True), "s", color=ORANGE, label="neighbour graph")
+    for vote, (marker, color, label) in _VOTES.items():
+        counted = [(record["round"], record[vote]) for record in found if record.get(vote)]
+        if counted:
+            axes.plot(*zip(*counted, strict=True), marker, color=color, label=label)
     axes.plot(numbers, [r["k_star"] for r in found], color=GREEN, marker="D", label="k* used")
     axes.set_xticks(numbers)
     axes.set_xlabel("round")

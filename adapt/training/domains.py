@@ -13,7 +13,7 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.discovery.whitening import Whitening, fit_whitening
 from scda.adapt.training.inputs import FeatureInputs, Inputs
-from scda.models.network import Whitened
+from scda.models.networks.network import Whitened
 
 _LENGTH = 15.0  # of F's inputs if they are whitened
 

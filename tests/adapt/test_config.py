@@ -82,7 +82,7 @@ def test_paper_follows_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_known", "batch_size", "steps"), [(10, 32, 200), (2, 32, 40), (25, 32, 500), (3, 50, 39)]
+    ("num_known", "batch_size", "steps"), [(10, 32, 200), (25, 32, 500), (20, 50, 256)]
 )
 def test_pretraining_shows_every_known_class_640_times(
     num_known: int, batch_size: int, steps: int
@@ -90,6 +90,33 @@ def test_pretraining_shows_every_known_class_640_times(
     config = TrainConfig(batch_size=batch_size)
     assert config.pretrain_length(num_known) == steps
     assert steps == math.ceil(640 * num_known / batch_size)
+
+
+@pytest.mark.parametrize("num_known", [2, 5])
+def test_pretraining_of_few_classes_is_no_shorter_than_200_steps(num_known: int) -> None:
+    assert TrainConfig().pretrain_length(num_known) == 200
+
+
+@pytest.mark.parametrize(
+    ("fields", "classes", "steps"),
+    [
+        ({}, 5, 150),
+        ({}, 40, 480),
+        ({"round_steps": 7}, 40, 7),
+        ({"round_length": "target"}, 40, 31),
+        ({"round_steps": 7, "round_length": "target"}, 40, 7),
+    ],
+)
+def test_a_round_grows_with_the_classes_or_is_one_pass(
+    fields: dict[str, Any], classes: int, steps: int
+) -> None:
+    assert TrainConfig(**fields).steps_of_round(1000, classes) == steps
+
+
+def test_inputs_are_whitened_where_the_backbone_is_frozen() -> None:
+    assert TrainConfig().whitens
+    assert not TrainConfig(finetune="last").whitens
+    assert not resolve({"preset": "paper"}).whitens
 
 
 def test_a_given_number_of_pretraining_steps_is_kept() -> None:

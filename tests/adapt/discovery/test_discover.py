@@ -113,7 +113,7 @@ def test_given_candidates_are_clustered_as_they_are() -> None:
     assert found.candidates is candidates
     assert (found.k_star, found.votes["graph"]) == (2, 2)
     assert clustering_accuracy(found.implicit_labels, candidates.implicit // 20 - 3) == 1
-    assert (found.verdict, found.suspects.tolist(), found.k_path) == (None, [], ())
+    assert (found.verdict, found.k_path) == (None, ())
     assert found.findings == ()
 
 

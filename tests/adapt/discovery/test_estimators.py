@@ -7,6 +7,7 @@ from scda.adapt.discovery.discover import discover
 from scda.adapt.discovery.estimate import Curve, KEstimate
 from scda.adapt.discovery.estimators import ESTIMATORS, chosen_k
 from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.size import estimate_by_size
 from scda.adapt.discovery.space import Space
 from tests.adapt.discovery.blobs import blobs, config, toy
 
@@ -39,19 +40,40 @@ def test_every_estimator_counts_at_least_one_class(name: str) -> None:
     assert ESTIMATORS[name](space).k >= 1
 
 
-def test_every_vote_is_kept_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ESTIMATORS, "another", lambda space: KEstimate(len(space.implicit)))
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        ("scda", ["scda", "graph"]),
+        ("graph", ["scda", "graph"]),
+        ("both", ["scda", "graph"]),
+        ("accuracy", ["accuracy", "size"]),
+        ("votes", ["accuracy", "size"]),
+    ],
+)
+def test_every_vote_is_kept_by_name(method: str, names: list[str]) -> None:
     logits, features = toy(3, 2)
-    found = discover(logits, features, features, num_known=3, config=config(k_method="graph"))
-    assert list(found.votes) == ["scda", "graph", "another"]
-    assert (found.votes["graph"], found.votes["another"]) == (2, 40)
-    assert found.k_star == 2
+    found = discover(logits, features, features, num_known=3, config=config(k_method=method))
+    assert list(found.votes) == names
+    assert found.k_star == chosen_k(found.votes, method)
 
 
 def test_the_chosen_k_is_an_estimators_or_the_mean_of_two() -> None:
-    votes = {"scda": 4, "graph": 7, "another": 90}
-    assert [chosen_k(votes, name) for name in votes] == [4, 7, 90]
+    votes = {"scda": 4, "graph": 7, "accuracy": 9, "size": 2}
+    assert [chosen_k(votes, name) for name in votes] == [4, 7, 9, 2]
     assert chosen_k(votes, "both") == 6
+    assert chosen_k(votes, "votes") == round(5.5)
+
+
+@pytest.mark.parametrize(
+    ("of_classes", "num_new", "expected"),
+    [([4, 4, 4], 24, 3), ([2, 10, 4], 9, 1), ([5], 20, 2), ([], 12, 1), ([8, 8], 1, 1)],
+)
+def test_the_vote_by_size_divides_by_the_median_class(
+    of_classes: list[int], num_new: int, expected: int
+) -> None:
+    labels = np.repeat(np.arange(len(of_classes)), of_classes)
+    space = Space(blobs(4)[: len(labels) + num_new], labels, len(of_classes), config())
+    assert estimate_by_size(space).k == expected
 
 
 def curve_of(k_accuracy: int, k_elbow: int) -> Curve:
@@ -100,7 +122,8 @@ def test_k_method_says_whose_count_is_taken(
 def test_a_sweep_that_ended_too_soon_is_a_finding_whatever_the_graph_says(fixed: Any) -> None:
     fixed(curve_of(12, 12), 5)
     logits, features = toy(3, 5)
-    found = discover(logits, features, features, num_known=3, config=config(k_max=8))
+    settings = config(k_max=8, k_method="both")
+    found = discover(logits, features, features, num_known=3, config=settings)
     assert found.k_star == 7
     assert found.findings == (AT_BOUND,)
 

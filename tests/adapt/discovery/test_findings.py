@@ -31,7 +31,6 @@ def test_statuses_stay_as_bundles_hold_them() -> None:
     assert list(Status) == [
         "ok",
         "nothing new found",
-        "few new images",
         "weak transfer",
         "collapsed",
         "k unsure",

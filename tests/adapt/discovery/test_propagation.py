@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import neighbour_graph, propagate, smooth
+from scda.adapt.discovery.propagation import neighbour_graph, propagate
 
 # Conjugate gradients stop at a residual of 1e-5; alpha 0.98 makes up to 50 times that of it.
 SOLVER = 1e-3
@@ -145,7 +145,6 @@ def test_what_was_given_is_left_as_it_was() -> None:
     graph, logits = neighbour_graph(cloud()), cloud(seed=1)
     edges, before = dense(graph), logits.copy()
     propagate(logits, graph, 0.9)
-    smooth(logits[:, 0], graph, 0.9)
     np.testing.assert_array_equal(dense(graph), edges)
     np.testing.assert_array_equal(logits, before)
 
@@ -179,38 +178,3 @@ def test_a_class_that_nobody_is_called_stays_finite_and_unlikely() -> None:
     spread = propagate(logits, neighbour_graph(cloud()), 0.98)
     assert np.isfinite(spread).all()
     assert (np.exp(spread[:, 2]) < 1e-9).all()
-
-
-@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.9])
-@pytest.mark.parametrize("seed", range(3))
-def test_averaged_is_its_dense_definition(seed: int, alpha: float) -> None:
-    graph = neighbour_graph(cloud(seed=seed))
-    values = np.random.default_rng(seed).uniform(0, 3, 12).astype(np.float32)
-    weights = spread_by_hand(np.eye(12), graph, alpha)
-    expected = [
-        sum(w * v for w, v in zip(row, values.tolist(), strict=True)) / sum(row) for row in weights
-    ]
-    np.testing.assert_allclose(smooth(values, graph, alpha), expected, atol=SOLVER)
-
-
-@pytest.mark.parametrize("images", [1, 3, 12, 50])
-def test_a_constant_stays_a_constant(images: int) -> None:
-    values = np.full(images, 1.7, np.float32)
-    actual = smooth(values, neighbour_graph(cloud(images)), 0.5)
-    assert actual.shape == (images,)
-    assert actual.dtype == np.float32
-    np.testing.assert_allclose(actual, values, rtol=1e-4)
-
-
-def test_an_average_over_no_neighbour_is_the_value() -> None:
-    values = np.arange(12, dtype=np.float32)
-    np.testing.assert_allclose(smooth(values, neighbour_graph(cloud()), 0), values, atol=1e-6)
-
-
-def test_one_outlier_is_drawn_to_those_around_it() -> None:
-    values = np.repeat(np.array([1, 5], np.float32), 10)
-    values[3] = 2
-    actual = smooth(values, neighbour_graph(two_groups()), 0.5)
-    assert 1 < actual[3] < 2
-    assert np.delete(actual[:10], 3).max() < actual[3]
-    np.testing.assert_allclose(actual[10:], 5, atol=0.05)  # the other group is far away

@@ -37,8 +37,7 @@ def found(*findings: Finding) -> Discovery:
         np.array([1, 0, 1]),
         CURVE,
         findings,
-        verdict=Finding(Status.FEW_NEW, "as seen", "inspect"),
-        suspects=np.array([2, 5, 9]),
+        verdict=Finding(Status.NOTHING_NEW, "as seen", "inspect"),
         votes={"scda": 5, "graph": 3},
         k_path=(1, 2),
     )
@@ -85,7 +84,6 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
         (loaded.discovery.candidates.known_labels, before.candidates.known_labels),
         (loaded.discovery.candidates.implicit, before.candidates.implicit),
         (loaded.discovery.implicit_labels, before.implicit_labels),
-        (loaded.discovery.suspects, before.suspects),
     ):
         np.testing.assert_array_equal(actual, expected)
         assert actual.dtype == np.int64
@@ -113,7 +111,7 @@ def test_a_discovery_of_nothing_comes_back(tmp_path: Path) -> None:
     found = loaded.discovery
     assert found is not None
     assert (found.k_star, found.verdict, found.votes, found.k_path) == (0, None, {}, ())
-    for rows in (found.candidates.implicit, found.implicit_labels, found.suspects):
+    for rows in (found.candidates.implicit, found.implicit_labels):
         assert rows.shape == (0,)
         assert rows.dtype == np.int64
 
