@@ -1,6 +1,7 @@
 """Which discovered classes are none: too few images, or images in the midst of known classes."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids
@@ -33,5 +34,5 @@ def kept_outputs(logits: Points, near: Ids, num_known: int) -> Ids:
     return outputs
 
 
-def _is_class(members: np.ndarray, leaks: Points) -> bool:
+def _is_class(members: NDArray[np.bool_], leaks: NDArray[np.float64]) -> bool:
     return bool(members.sum() >= _MIN_SIZE and leaks[members].mean() <= _MAX_LEAK)

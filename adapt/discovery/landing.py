@@ -4,12 +4,17 @@ Every source image spreads over the target images that are similar to it. Images
 receive their class; an image that no class lands on is an orphan.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids, normalised
+
+_Columns = NDArray[np.floating[Any]]
 
 _TEMPERATURE = 0.035  # .02 to .05 do about the same
 _REACH = 0.9  # of the diffusion over the target's graph
@@ -64,7 +69,7 @@ def believed(landed: Points, similar: Points) -> Points:
     return np.asarray(landed * weights, np.float32)
 
 
-def diffuse(columns: Points, graph: csr_array) -> Points:
+def diffuse(columns: _Columns, graph: csr_array) -> Points:
     """Return columns spread over the graph to neighbours, and theirs, and so on, (M, C).
 
     Source: Zhou et al. 2004, "Learning with Local and Global Consistency".

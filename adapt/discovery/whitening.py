@@ -39,7 +39,8 @@ class Whitening:
         return self._mapped(features, self.target_mean)
 
     def _mapped(self, features: Points, mean: Points) -> Points:
-        return normalised((normalised(features) - mean) @ self.projection)
+        points = (normalised(features) - mean) @ self.projection
+        return normalised(np.asarray(points, np.float32))
 
 
 def fit_whitening(source: Points, labels: Ids, target: Points) -> Whitening:
@@ -61,7 +62,8 @@ def fit_whitening(source: Points, labels: Ids, target: Points) -> Whitening:
     graph = shared_neighbours(_thinned(normalised(target)))
     for _ in range(_PASSES):
         groups = coarsest_of_at_least(graph, _PER_CLASS * (int(labels.max()) + 1))
-        inverse = _inverse_root((of_source + _within(others, groups)) / 2)
+        within = (of_source + _within(others, groups)) / 2
+        inverse = _inverse_root(np.asarray(within, np.float32))
         graph = shared_neighbours(normalised(others @ inverse))
     return Whitening(source_mean, target_mean, np.ascontiguousarray(axes @ inverse, np.float32))
 

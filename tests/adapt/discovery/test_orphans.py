@@ -112,8 +112,8 @@ def test_landing_without_neighbours_is_its_definition() -> None:
 
 def test_diffusion_of_a_symmetric_graph_is_close_to_its_dense_definition() -> None:
     points = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    graph, columns = neighbour_graph(points), np.eye(20)
-    expected = 0.1 * np.linalg.inv(np.eye(20) - 0.9 * graph.toarray())
+    graph, columns = neighbour_graph(points), np.eye(20, dtype=np.float32)
+    expected = np.asarray(0.1 * np.linalg.inv(np.eye(20) - 0.9 * graph.toarray()), np.float32)
     np.testing.assert_allclose(diffuse(columns, graph), expected, atol=0.05)
 
 
@@ -139,8 +139,8 @@ def test_the_cut_is_the_best_of_all_labellings(seed: int) -> None:
     )
 
     def worth(labelling: tuple[bool, ...]) -> float:
-        border = sum(labelling[a] != labelling[b] for a in range(8) for b in near[a])
-        return float(evidence[list(labelling)].sum()) - border * 1.0 / 3 / 2
+        border: int = sum(labelling[a] != labelling[b] for a in range(8) for b in near[a])
+        return float(evidence[list(labelling)].sum() - border / 3 / 2)
 
     best = max(map(worth, itertools.product([False, True], repeat=8)))
     found = tuple(cheapest_cut(evidence, near, 1.0).tolist())

@@ -16,7 +16,8 @@ TARGET, TRUTH = groups([0, 1, 2, 3, 4, 5], 20, shift=0.3, seed=1)
 def stretched(points: Points, *, seed: int = 5) -> Points:
     """Add a direction that varies much within every class."""
     chance = np.random.default_rng(seed).normal(0, 6, len(points)).astype(np.float32)
-    return points + chance[:, None] * np.eye(points.shape[1], dtype=np.float32)[-1]
+    along = np.eye(points.shape[1])[-1]
+    return np.asarray(points + chance[:, None] * along, np.float32)
 
 
 def purity(points: Points, labels: Ids) -> float:
