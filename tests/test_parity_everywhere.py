@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from scda.adapt.data.dataset import read_data
+from scda.adapt.data.scan import scan_source, scan_target
+from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.checkpoint import load
+from scda.adapt.training.domains import Domains
 from scda.adapt.training.networks import Networks
 from scda.models.bundle import read_manifest
 from scda.models.images import read_file
@@ -46,7 +50,16 @@ def predicted_by_torch(tiny: TinyData, run: Path) -> Answers:
     form = Networks(FeatureHead(backbone.width, (512, 256, 256)), torch.nn.Identity())
     state = load(run / "checkpoints", form)
     assert state is not None
-    module = PixelClassifier(backbone, state.networks.head, state.networks.classifier).eval()
+    job = tiny.job(run)
+    source, target = (
+        scan_source(job.source, recursive=job.recursive),
+        scan_target(job.target, recursive=job.recursive),
+    )
+    with Reporter(quiet=True) as reporter:
+        data = read_data(job, source, target, backbone, reporter)
+    # A checkpoint holds F as it is trained, on whitened features.
+    head = Domains(data.source, data.target, job.config).on_backbone(state.networks.head)
+    module = PixelClassifier(backbone, head, state.networks.classifier).eval()
     paths = sorted(tiny.target.iterdir())
     pixels = np.stack([backbone.preprocessing.apply(read_file(path)) for path in paths])
     with torch.inference_mode():
