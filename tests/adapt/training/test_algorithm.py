@@ -242,7 +242,7 @@ def test_auto_finds_nothing_where_nothing_is_and_reports_it_once(rounds: int) ->
 
 @pytest.fixture(scope="module")
 def few() -> Watched:
-    settings = config(novel="auto", rounds=3)
+    settings = config(novel="auto", rounds=3, round_steps=150)
     return run(settings, FEW_NEW.features, source=MANY_SOURCE)
 
 
@@ -560,7 +560,7 @@ def test_a_game_that_one_side_wins_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_few_new_images_are_found_again_after_any_round_that_a_run_was_killed_in(
     few: Watched, tmp_path: Path
 ) -> None:
-    settings = config(novel="auto", rounds=3)
+    settings = config(novel="auto", rounds=3, round_steps=150)
     for killed_after in range(4):
         folder = tmp_path / str(killed_after)
 

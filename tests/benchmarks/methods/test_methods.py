@@ -73,7 +73,7 @@ def test_a_seed_answers_the_same_twice(made: Made, method: str) -> None:
 
 def test_all_train_as_many_steps_as_scda() -> None:
     assert total_steps(CONFIG, KNOWN, 100) == 150 + 2 * 30
-    one_pass = TrainConfig(pretrain_steps=10, round_steps=0, rounds=2, batch_size=32)
+    one_pass = TrainConfig(pretrain_steps=10, round_length="target", rounds=2, batch_size=32)
     assert total_steps(one_pass, KNOWN, 100) == 10 + 2 * 3
 
 
