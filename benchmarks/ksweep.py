@@ -26,12 +26,12 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.estimate import Curve
+from scda.adapt.discovery.counting.estimate import Curve
+from scda.adapt.discovery.counting.sweep import elbow, sweep_curve
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import clustering_accuracy
 from scda.adapt.discovery.selection import Candidates
 from scda.adapt.discovery.space import cluster_space
-from scda.adapt.discovery.sweep import elbow, sweep_curve
 from scda.models.index import Ids
 
 RESTARTS = 4

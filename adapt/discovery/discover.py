@@ -9,8 +9,8 @@ import numpy as np
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.assignment import assign
-from scda.adapt.discovery.estimate import Curve, KEstimate
-from scda.adapt.discovery.estimators import asked, chosen_k
+from scda.adapt.discovery.counting.estimate import Curve, KEstimate
+from scda.adapt.discovery.counting.estimators import asked, chosen_k
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency, match

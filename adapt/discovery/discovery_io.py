@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from scda.adapt.discovery.counting.estimate import Curve
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.selection import Candidates
 

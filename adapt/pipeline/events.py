@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from scda.adapt.discovery.estimators import ESTIMATORS
+from scda.adapt.discovery.counting.estimators import ESTIMATORS
 from scda.models.errors import UsageError
 
 _VOTES = tuple(f"k_{name}" for name in ESTIMATORS)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.estimators import ESTIMATORS
+from scda.adapt.discovery.counting.estimators import ESTIMATORS
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.pipeline.events import Events
 from scda.adapt.runs.folder import RunFolder

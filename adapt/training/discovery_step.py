@@ -15,11 +15,11 @@ from scda.adapt.discovery.discover import (
     match_to_previous,
     without_outputs,
 )
-from scda.adapt.discovery.false_classes import kept_outputs
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import nearest_others
-from scda.adapt.discovery.orphans import LEAST_EVIDENCE, find_orphans
+from scda.adapt.discovery.novelty.false_classes import kept_outputs
+from scda.adapt.discovery.novelty.orphans import LEAST_EVIDENCE, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains

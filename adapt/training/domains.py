@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
-from scda.adapt.discovery.whitening import Whitening, fit_whitening
 from scda.adapt.training.inputs import FeatureInputs, Inputs
 from scda.models.networks.network import Whitened
 

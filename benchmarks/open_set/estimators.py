@@ -19,14 +19,14 @@ from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run
 from benchmarks.open_set.studies import Request, main_runs
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.counting.estimate import Curve
+from scda.adapt.discovery.counting.sweep import sweep_curve
 from scda.adapt.discovery.discover import discover
-from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.kmeans import STEPS, Points, sweep
 from scda.adapt.discovery.matching import clustering_accuracy
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.discovery.selection import select
 from scda.adapt.discovery.space import cluster_space
-from scda.adapt.discovery.sweep import sweep_curve
 from scda.adapt.training.algorithm import adapt
 from scda.adapt.training.networks import infer
 from scda.models.index import Ids

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.ksweep import Sweep, curve_difference, mixture
 from benchmarks.speed.answers import Answer, exit_code
-from scda.adapt.discovery.estimate import Curve
+from scda.adapt.discovery.counting.estimate import Curve
 
 
 def curve(k: list[int], sse: list[float], accuracy: list[float]) -> Curve:

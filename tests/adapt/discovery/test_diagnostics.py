@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scda.adapt.discovery.counting.estimate import Curve
 from scda.adapt.discovery.diagnostics import (
     MIN_SIMILARITY,
     diagnose,
@@ -11,7 +12,6 @@ from scda.adapt.discovery.diagnostics import (
     transfer_similarity,
 )
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.selection import Candidates, empty_ids

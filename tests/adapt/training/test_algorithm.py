@@ -14,9 +14,9 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.config import TrainConfig, resolve
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.discovery.counting.estimate import KEstimate
+from scda.adapt.discovery.counting.estimators import ESTIMATORS
 from scda.adapt.discovery.discover import Discovery, discover
-from scda.adapt.discovery.estimate import KEstimate
-from scda.adapt.discovery.estimators import ESTIMATORS
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency
 from scda.adapt.discovery.propagation import neighbour_graph, propagate

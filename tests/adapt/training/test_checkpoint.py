@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Generator, nn
 
+from scda.adapt.discovery.counting.estimate import Curve
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.estimate import Curve
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.selection import Candidates, empty_ids
 from scda.adapt.training.checkpoint import LAYOUT, PAUSED, load, load_paused, save

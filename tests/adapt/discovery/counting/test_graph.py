@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 import pytest
 
-from scda.adapt.discovery.graph import count_communities
+from scda.adapt.discovery.counting.graph import count_communities
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids
 

@@ -3,11 +3,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scda.adapt.discovery.counting.estimate import Curve, KEstimate
+from scda.adapt.discovery.counting.estimators import ESTIMATORS, chosen_k
+from scda.adapt.discovery.counting.size import estimate_by_size
 from scda.adapt.discovery.discover import discover
-from scda.adapt.discovery.estimate import Curve, KEstimate
-from scda.adapt.discovery.estimators import ESTIMATORS, chosen_k
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.size import estimate_by_size
 from scda.adapt.discovery.space import Space
 from tests.adapt.discovery.blobs import blobs, config, toy
 
@@ -21,7 +21,9 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Replace what the estimators measure: the curve of the sweep, the count of the graph."""
 
     def fix(curve: Curve, of_graph: int = 1) -> None:
-        monkeypatch.setattr("scda.adapt.discovery.sweep.sweep_curve", lambda *_, **__: curve)
+        monkeypatch.setattr(
+            "scda.adapt.discovery.counting.sweep.sweep_curve", lambda *_, **__: curve
+        )
         monkeypatch.setitem(ESTIMATORS, "graph", lambda space: KEstimate(of_graph))
 
     return fix

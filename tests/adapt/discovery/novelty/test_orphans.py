@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from scda.adapt.discovery.cut import cheapest_cut
 from scda.adapt.discovery.discover import Discovery, without_outputs
-from scda.adapt.discovery.false_classes import kept_outputs
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.landing import believed, diffuse, landing
-from scda.adapt.discovery.orphans import Orphans, find_orphans, known_posterior
+from scda.adapt.discovery.novelty.cut import cheapest_cut
+from scda.adapt.discovery.novelty.false_classes import kept_outputs
+from scda.adapt.discovery.novelty.landing import believed, diffuse, landing
+from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans, known_posterior
+from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.discovery.selection import Candidates, select
-from scda.adapt.discovery.whitening import fit_whitening
 from scda.models.index import Ids, normalised
 from tests.adapt.discovery.two_domains import groups
 

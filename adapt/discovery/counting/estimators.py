@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable, Mapping
 
-from scda.adapt.discovery.accuracy import estimate_by_accuracy
-from scda.adapt.discovery.estimate import KEstimate
-from scda.adapt.discovery.graph import estimate_by_graph
-from scda.adapt.discovery.size import estimate_by_size
+from scda.adapt.discovery.counting.accuracy import estimate_by_accuracy
+from scda.adapt.discovery.counting.estimate import KEstimate
+from scda.adapt.discovery.counting.graph import estimate_by_graph
+from scda.adapt.discovery.counting.size import estimate_by_size
+from scda.adapt.discovery.counting.sweep import estimate_by_sweep
 from scda.adapt.discovery.space import Space
-from scda.adapt.discovery.sweep import estimate_by_sweep
 
 Estimator = Callable[[Space], KEstimate]
 

@@ -5,11 +5,11 @@ import pytest
 from sklearn.cluster import KMeans
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery import sweep_search
-from scda.adapt.discovery.estimate import Curve
+from scda.adapt.discovery.counting import sweep_search
+from scda.adapt.discovery.counting.estimate import Curve
+from scda.adapt.discovery.counting.sweep import sweep_curve
+from scda.adapt.discovery.counting.sweep_search import search
 from scda.adapt.discovery.kmeans import Points, clusterings, seedings
-from scda.adapt.discovery.sweep import sweep_curve
-from scda.adapt.discovery.sweep_search import search
 
 
 def mixture(classes: int, *, each: int = 12, width: int = 16) -> Points:

@@ -9,11 +9,11 @@ import numpy as np
 from kneed import KneeLocator
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.discovery.estimate import Curve, KEstimate
+from scda.adapt.discovery.counting.estimate import Curve, KEstimate
+from scda.adapt.discovery.counting.sweep_search import search
 from scda.adapt.discovery.kmeans import Points, clusterings, seedings
 from scda.adapt.discovery.matching import clustering_accuracy
 from scda.adapt.discovery.space import Space
-from scda.adapt.discovery.sweep_search import search
 from scda.models.index import Ids
 
 log = logging.getLogger(__name__)

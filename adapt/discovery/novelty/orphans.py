@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from scda.adapt.discovery.cut import cheapest_cut
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.landing import believed, landing, similarity
 from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.novelty.cut import cheapest_cut
+from scda.adapt.discovery.novelty.landing import believed, landing, similarity
 from scda.models.index import Ids
 
 # Chosen on the development suite; docs/method.md says how well they hold.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from scda.adapt.discovery.communities import communities, shared_neighbours
-from scda.adapt.discovery.estimate import KEstimate
+from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import clustering_accuracy
 from scda.adapt.discovery.space import Space

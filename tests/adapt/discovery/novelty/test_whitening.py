@@ -4,7 +4,7 @@ import torch
 
 from scda.adapt.discovery.communities import coarsest_of_at_least, shared_neighbours
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.whitening import fit_whitening
+from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.models.index import Ids, normalised
 from scda.models.networks.network import Whitened
 from tests.adapt.discovery.two_domains import groups

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scda.adapt.discovery.estimate import KEstimate
+from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.space import Space
 
 _OF_CLASS = 2  # T_kn holds the surer half of every known class

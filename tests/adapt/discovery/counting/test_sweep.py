@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from kneed import KneeLocator
 
-from scda.adapt.discovery.estimate import Curve
+from scda.adapt.discovery.counting.estimate import Curve
+from scda.adapt.discovery.counting.sweep import elbow, k_hat, sweep_curve
 from scda.adapt.discovery.kmeans import sweep
 from scda.adapt.discovery.matching import clustering_accuracy
-from scda.adapt.discovery.sweep import elbow, k_hat, sweep_curve
 from tests.adapt.discovery.blobs import blobs, config
 
 

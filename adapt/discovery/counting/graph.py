@@ -4,7 +4,7 @@ import networkx
 import numpy as np
 
 from scda.adapt.discovery.communities import shared_neighbours
-from scda.adapt.discovery.estimate import KEstimate
+from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.space import Space
 from scda.models.index import Ids

@@ -1,0 +1,1 @@
+"""How many classes are new: the estimators of k, one file each."""
