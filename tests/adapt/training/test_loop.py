@@ -214,7 +214,7 @@ def test_steps_are_counted_from_1_to_what_was_asked() -> None:
 def test_a_round_without_a_length_is_one_pass_over_the_target(
     batch_size: int, expected: int
 ) -> None:
-    seen = losses_of(run_retrain, networks(KNOWN + 2), round_steps=0, batch_size=batch_size)
+    seen = losses_of(run_retrain, networks(KNOWN + 2), round_length="target", batch_size=batch_size)
     assert len(seen) == expected
 
 
