@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 from PIL import Image, ImageDraw
 from safetensors.torch import save_file
 
@@ -16,6 +17,10 @@ from scda.adapt.data.dataset import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
 from scda.models.networks.conv4 import Conv4
+
+# A deadline per example fails on a machine that other programs keep busy.
+settings.register_profile("scda", deadline=None)
+settings.load_profile("scda")
 
 KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}
 HIDDEN = {"white_cross": (240, 240, 240), "yellow_ring": (230, 210, 40)}

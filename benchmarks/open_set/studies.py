@@ -22,9 +22,9 @@ ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     # ablations of the paper
     ("pre-training only", {"rounds": 0}),
     ("one unknown class", {"k": 1}),
-    ("k* without iteration", {"rounds": 1}),
-    ("true k without iteration", {"k": _TRUE_K, "rounds": 1}),
-    ("true k with iteration", {"k": _TRUE_K}),
+    ("three rounds", {"rounds": 3}),
+    ("true k", {"k": _TRUE_K}),
+    ("true k, three rounds", {"k": _TRUE_K, "rounds": 3}),
     # each departure from the paper undone separately
     ("adversary=matrix", {"adversary": "matrix"}),
     ("adversary=class", {"adversary": "class"}),
@@ -32,10 +32,13 @@ ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("sampling=shuffled", {"sampling": "shuffled"}),
     ("implicit_share=half", {"implicit_share": "half"}),
     ("propagation=0", {"propagation_alpha": 0.0}),
-    ("propagation=0.9", {"propagation_alpha": 0.9}),
     ("propagation=0.95", {"propagation_alpha": 0.95}),
+    ("propagation=0.98", {"propagation_alpha": 0.98}),
+    ("space=backbone", {"space": "backbone"}),
+    ("novelty=predicted", {"novelty": "predicted"}),
     ("cluster_space=features", {"cluster_space": "features"}),
     ("cluster_space=both", {"cluster_space": "both"}),
+    ("k_method=both", {"k_method": "both"}),
     ("k_method=scda", {"k_method": "scda"}),
     ("k_method=graph", {"k_method": "graph"}),
     ("batchnorm=target", {"batchnorm": "target"}),
@@ -43,7 +46,7 @@ ABLATIONS: list[tuple[str, dict[str, Any]]] = [
     ("pretrain_steps=100", {"pretrain_steps": 100}),
     ("pretrain_steps=400", {"pretrain_steps": 400}),
     ("pretrain_steps=1000", {"pretrain_steps": 1000}),
-    ("round_steps=one pass", {"round_steps": 0}),
+    ("round_length=target", {"round_length": "target"}),
     ("head_widths=1024-512-256", {"head_widths": (1024, 512, 256)}),
 ]
 

@@ -79,7 +79,7 @@ def test_the_page_loads_nothing_from_elsewhere(tiny_run: Path) -> None:
 
 def test_the_page_shows_the_curves_and_every_stage(tiny_run: Path) -> None:
     found = page(tiny_run / "report.html")
-    assert found.tags.count("svg") == 6  # five figures and the map
+    assert found.tags.count("svg") == 5  # four figures and the map
     text = (tiny_run / "report.html").read_text()
     assert "nan" not in text.partition("<svg")[2].partition("</svg")[0]
     assert all(stage in text for stage in ("pre-training", "round 1", "round 2"))
@@ -155,7 +155,7 @@ def test_without_a_map_the_page_says_so(run: Path) -> None:
     (run / "map.csv").unlink()
     text = rewritten(run)
     assert "map.csv is missing" in text
-    assert Page(text).tags.count("svg") == 5
+    assert Page(text).tags.count("svg") == 4
 
 
 def test_names_that_people_gave_are_on_the_page(run: Path) -> None:

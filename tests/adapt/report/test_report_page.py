@@ -72,11 +72,12 @@ def test_the_map_answers_to_the_mouse_to_keys_and_to_its_legend(
         assert tip.is_hidden()
 
         page.locator("#map").focus()
-        page.keyboard.press("ArrowRight")
-        page.keyboard.press("ArrowLeft")
-        page.keyboard.press("ArrowDown")
-        assert tip.is_visible()
-        assert tip.text_content() != pointed_at
+        reached = set()
+        for key in ("ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp"):
+            page.keyboard.press(key)
+            assert tip.is_visible()
+            reached.add(tip.text_content())
+        assert len(reached) > 1
         page.keyboard.press("Escape")
         assert tip.is_hidden()
 
