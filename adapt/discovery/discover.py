@@ -10,7 +10,7 @@ import numpy as np
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.assignment import assign
 from scda.adapt.discovery.counting.estimate import Curve, KEstimate
-from scda.adapt.discovery.counting.estimators import asked, chosen_k
+from scda.adapt.discovery.counting.estimators import chosen_k, voting_estimators
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency, match
@@ -124,7 +124,7 @@ def cluster_candidates(
     points = cluster_space(features, backbone, candidates, config)
     space = Space(points, candidates.known_labels, num_known, config)
     # A given k* is not estimated.
-    estimators = {} if config.k else asked(config.k_method)
+    estimators = {} if config.k else voting_estimators(config.k_method)
     estimates = {name: estimate(space) for name, estimate in estimators.items()}
     votes = {name: estimate.k for name, estimate in estimates.items()}
     k_star = min(config.k, len(candidates.implicit))

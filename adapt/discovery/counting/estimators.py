@@ -22,7 +22,7 @@ _VOTES = ("accuracy", "size")
 _FIRST = ("scda", "graph")
 
 
-def asked(k_method: str) -> dict[str, Estimator]:
+def voting_estimators(k_method: str) -> dict[str, Estimator]:
     """Return the estimators that vote in every round: where they disagree, the user is warned.
 
     Args:

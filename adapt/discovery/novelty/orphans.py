@@ -88,9 +88,9 @@ def known_posterior(landed: Points, probabilities: Points) -> Points:
 def novelty_evidence(landed: Points, trusted: Points, probabilities: Points) -> Points:
     """Return the evidence that each image is new, (M,), in nats from -4 to 4.
 
-    The zero of landing is measured on the target: half-way between what the surest images receive
-    of their class, and what they receive of the best other one, which is what would be left had
-    their class been absent from the source.
+    The zero of landing is measured on the target: half-way between what the most certain images
+    receive of their class and what they receive of the best other one, which is what would be left
+    had their class been absent from the source.
 
     Args:
         landed: Landing of every class, (M, K).
@@ -102,14 +102,14 @@ def novelty_evidence(landed: Points, trusted: Points, probabilities: Points) -> 
     lacking = -np.log(trusted.max(axis=1) + _FLOOR)
     without_own = -np.log(np.sort(landed, axis=1)[:, -2] + _FLOOR)
     predicted = known_posterior(trusted, probabilities).argmax(axis=1)
-    surest = _surest_halves(predicted, lacking + log_odds)
-    typical = [[np.median(values[half]) for half in surest] for values in (lacking, without_own)]
+    certain = _certain_halves(predicted, lacking + log_odds)
+    typical = [[np.median(values[half]) for half in certain] for values in (lacking, without_own)]
     zero = np.median(typical, axis=1).mean()
     evidence = _WEIGHT * (lacking - zero) + log_odds + _BIAS
     return np.asarray(np.clip(evidence, -_MOST, _MOST), np.float32)
 
 
-def _surest_halves(predicted: Ids, doubt: Points) -> list[Ids]:
+def _certain_halves(predicted: Ids, doubt: Points) -> list[Ids]:
     """Return the rows of each large enough class's half with the least doubt, or else all rows."""
     halves = []
     for label in np.unique(predicted):
