@@ -157,7 +157,7 @@ decoders._started = noted
 
 def slowly(done, total, failed):
     print(done, flush=True)
-    time.sleep(0.05)
+    time.sleep(0.3)
 
 predictor = load_predictor(bundle, provider="cpu", threads=1)
 try:
