@@ -1,12 +1,10 @@
-"""The configuration of a training run: its options, its presets and how they are read."""
+"""The configuration of a training run: every option, stated once."""
 
 import math
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from scda.adapt.options import option, options_of
+from scda.adapt.options import current_names, option, options_of
 from scda.adapt.presets import PRESETS
 from scda.models.errors import UsageError
 
@@ -62,7 +60,6 @@ class TrainConfig:
         choices=("none", "last", "all"),
         help="Part of the backbone that learns in the rounds.",
     )
-
     space: str = option(
         "whitened",
         panel="Model",
@@ -263,7 +260,9 @@ class TrainConfig:
     @classmethod
     def from_preset(cls, preset: str, **options: Any) -> "TrainConfig":
         """Return the configuration of a preset with the given options in place of its own."""
-        return resolve({**options, "preset": preset})
+        OPTIONS["preset"].check(preset)
+        given = current_names(RENAMED, options)
+        return cls(**{**PRESETS[preset], **given, "preset": preset})
 
     @property
     def whitens(self) -> bool:
@@ -292,48 +291,3 @@ class TrainConfig:
 
 OPTIONS = options_of(TrainConfig)
 RENAMED = {old: new.name for new in OPTIONS.values() for old in new.aliases}
-
-
-def resolve(options: dict[str, Any], config_file: Path | None = None) -> TrainConfig:
-    """Return the config: option before config file before preset before default.
-
-    Args:
-        options: Values by name; None stands for a value that was not given.
-        config_file: TOML file with options by name.
-
-    Raises:
-        UsageError: If an option is unknown or wrong, or the file cannot be read.
-    """
-    given = current_names({name: value for name, value in options.items() if value is not None})
-    from_file = _read(config_file) if config_file else {}
-    preset = given.get("preset", from_file.get("preset", OPTIONS["preset"].default))
-    OPTIONS["preset"].check(preset)
-    return TrainConfig(**{**PRESETS[preset], **from_file, **given, "preset": preset})
-
-
-def current_names(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values under the names that options have now.
-
-    Raises:
-        UsageError: If an option is given under its old name and its new one.
-    """
-    for old, new in RENAMED.items():
-        if old in fields and new in fields:
-            raise UsageError(f"{old} is the old name of {new}; expected one of them")
-    return {RENAMED.get(name, name): value for name, value in fields.items()}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        stored = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot read the config: {error}") from None
-    fields = {n: tuple(v) if isinstance(v, list) else v for n, v in current_names(stored).items()}
-    for name, value in fields.items():
-        if name not in OPTIONS:
-            raise UsageError(f"{path}: no option {name!r}; expected {', '.join(sorted(OPTIONS))}")
-        try:
-            OPTIONS[name].check(value)
-        except UsageError as error:
-            raise UsageError(f"{path}: {error}") from None
-    return fields

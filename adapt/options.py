@@ -6,6 +6,7 @@ The command line, the TOML reader, the checks and the tables of the documentatio
 import dataclasses
 import math
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -119,3 +120,19 @@ def options_of(config: type) -> dict[str, Option]:
         )
         for field in dataclasses.fields(config)
     }
+
+
+def current_names(renamed: Mapping[str, str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values under the names that options have now.
+
+    Args:
+        renamed: Current names by old name.
+        fields: Values by old or current name.
+
+    Raises:
+        UsageError: If an option is given under its old name and its new one.
+    """
+    for old, new in renamed.items():
+        if old in fields and new in fields:
+            raise UsageError(f"{old} is the old name of {new}; expected one of them")
+    return {renamed.get(name, name): value for name, value in fields.items()}

@@ -28,7 +28,8 @@ from benchmarks.open_set.runs import Inputs, Run
 from benchmarks.suites.estimate import knn_agree
 from benchmarks.suites.summary import figure, summary
 from benchmarks.suites.tasks import DEVELOPMENT, KINDS, Task, read_tasks
-from scda.adapt.config import TrainConfig, resolve
+from scda.adapt.config import TrainConfig
+from scda.adapt.config_file import resolve
 from scda.models.cache import user_cache
 from scda.models.errors import ScdaError, UsageError
 

@@ -8,7 +8,7 @@ import typer
 from scda.adapt.cli.errors import ExitCode
 from scda.adapt.cli.options import AsJson, Quiet, Verbose, given, with_config_options
 from scda.adapt.cli.output import print_json, print_table
-from scda.adapt.config import resolve
+from scda.adapt.config_file import resolve
 from scda.models.cache import user_cache
 from scda.models.extras import needs_extra
 

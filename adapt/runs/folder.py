@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scda.adapt.config import TrainConfig, current_names
+from scda.adapt.config import RENAMED, TrainConfig
+from scda.adapt.options import current_names
 from scda.models.errors import GateError, UsageError
 from scda.models.files import remove_left_behind, write_atomically
 
@@ -230,5 +231,5 @@ def read_config(run: RunFolder) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise GateError(f"{run.config}: damaged: expected a JSON object")
     if isinstance(fields.get("config"), dict):
-        fields["config"] = current_names(fields["config"])
+        fields["config"] = current_names(RENAMED, fields["config"])
     return fields

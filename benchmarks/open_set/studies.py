@@ -7,7 +7,8 @@ from typing import Any
 
 from benchmarks.open_set.protocols import OFFICE31, PROTOCOLS, Classes, DataSet, Lists, task_lists
 from benchmarks.open_set.runs import Run, name
-from scda.adapt.config import TrainConfig, resolve
+from scda.adapt.config import TrainConfig
+from scda.adapt.config_file import resolve
 from scda.models.errors import UsageError
 
 _TRUE_K = 11  # implicit classes of both protocols

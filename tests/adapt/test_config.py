@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from scda.adapt.config import OPTIONS, RENAMED, TrainConfig, resolve
+from scda.adapt.config import OPTIONS, RENAMED, TrainConfig
+from scda.adapt.config_file import resolve
 from scda.adapt.presets import PRESETS
 from scda.models.errors import UsageError
 

@@ -48,11 +48,12 @@ import typer
 from scda.adapt.cli import reference
 from scda.adapt.cli.options import given, with_config_options
 from scda.adapt.cli.main import app
+from scda.adapt.config_file import resolve
 from scda.models.errors import UsageError
 
 @with_config_options
 def fit(context: typer.Context, config: Path | None = None, **options):
-    print(module.resolve(given(context, options), config).patience)
+    print(resolve(given(context, options), config).patience)
 
 alone = typer.Typer()
 alone.command()(fit)

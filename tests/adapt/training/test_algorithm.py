@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from scda.adapt.config import TrainConfig, resolve
+from scda.adapt.config import TrainConfig
+from scda.adapt.config_file import resolve
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.counting.estimators import ESTIMATORS
