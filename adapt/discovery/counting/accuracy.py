@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from scda.adapt.discovery.communities import communities, shared_neighbours
+from scda.adapt.discovery.communities import communities, shared_neighbours, thinned_rows
 from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import clustering_accuracy
@@ -12,7 +12,6 @@ from scda.models.index import Ids
 _RESOLUTIONS = np.geomspace(0.1, 4, 16)
 _MIN_SIZE = 3  # images; a smaller community is no class
 _ENOUGH = 1.6  # times as many communities of T_kn as it has classes; finer ones fit worse
-_MAX_IMAGES = 10_000  # a larger set is thinned out evenly
 
 
 def estimate_by_accuracy(space: Space) -> KEstimate:
@@ -20,8 +19,7 @@ def estimate_by_accuracy(space: Space) -> KEstimate:
 
     The coarsest of several equally good resolutions counts.
     """
-    kept = np.linspace(0, len(space.points) - 1, min(len(space.points), _MAX_IMAGES))
-    rows = kept.astype(np.int64)
+    rows = thinned_rows(len(space.points))
     known_labels = space.known_labels[rows[rows < len(space.known_labels)]]
     split = len(known_labels)
     best = max(

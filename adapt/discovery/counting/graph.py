@@ -3,7 +3,7 @@
 import networkx
 import numpy as np
 
-from scda.adapt.discovery.communities import shared_neighbours
+from scda.adapt.discovery.communities import shared_neighbours, thinned_rows
 from scda.adapt.discovery.counting.estimate import KEstimate
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.space import Space
@@ -11,7 +11,6 @@ from scda.models.index import Ids
 
 _RESOLUTIONS = np.geomspace(0.1, 2, 14)
 _MIN_SIZE = 3  # images; a smaller community is no class
-_MAX_IMAGES = 10_000  # a larger set is subsampled evenly, which gives the same count in seconds
 
 
 def estimate_by_graph(space: Space) -> KEstimate:
@@ -32,7 +31,7 @@ def count_communities(points: Points, known_labels: Ids, *, seed: int) -> int:
 
     Source: Blondel et al. 2008, "Fast unfolding of communities in large networks".
     """
-    kept = np.linspace(0, len(points) - 1, min(len(points), _MAX_IMAGES)).astype(np.int64)
+    kept = thinned_rows(len(points))
     points, known_labels = points[kept], known_labels[kept[kept < len(known_labels)]]
     graph = networkx.from_scipy_sparse_array(shared_neighbours(points))
     expected = len(np.unique(known_labels))

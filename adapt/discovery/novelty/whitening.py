@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from scda.adapt.discovery.communities import coarsest_of_at_least, shared_neighbours
+from scda.adapt.discovery.communities import coarsest_of_at_least, shared_neighbours, thinned_rows
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids, normalised
 
@@ -19,7 +19,6 @@ _SHRINKAGE = 0.3  # of the within-class covariance towards its mean eigenvalue
 _PER_CLASS = 3  # communities of the target for each known class, at least
 _PASSES = 2  # the second finds its communities in the space of the first
 _SMALLEST = 1e-12
-_MAX_IMAGES = 10_000  # a larger domain is thinned out evenly, which gives the same covariance
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,7 @@ def fit_whitening(source: Points, labels: Ids, target: Points) -> Whitening:
 
 
 def _thinned(points: Points) -> Points:
-    kept = np.linspace(0, len(points) - 1, min(len(points), _MAX_IMAGES)).astype(np.int64)
-    return points[kept]
+    return points[thinned_rows(len(points))]
 
 
 def _principal_axes(source: Points, target: Points) -> Points:
