@@ -36,13 +36,15 @@ class TrainConfig:
         "efficientnet_lite0",
         panel="Model",
         metavar="NAME",
-        help="Backbone: efficientnet_lite0, efficientnet_lite2, resnet50, conv4 or timm/NAME.",
+        help="Backbone: efficientnet_lite0 (lite0), efficientnet_lite2 (lite2), resnet50, conv4, "
+        "timm/NAME, or several such as lite0+lite2.",
     )
     weights: str = option(
         "",
         panel="Model",
         metavar="FILE",
-        help="Weights of the backbone, as safetensors or a state dict; default: published ones.",
+        help="Weights of the backbone, as safetensors or a state dict; default: published ones. "
+        "Those of several backbones are joined by +.",
     )
     image_size: int = option(
         0, panel="Model", minimum=0, help="Side of an image in pixels; 0 is the backbone's own."
@@ -256,6 +258,11 @@ class TrainConfig:
             stated.check(getattr(self, name))
         if self.k and self.novel == "no":
             raise UsageError(f"k is {self.k} and novel is 'no'; expected one of them")
+        if self.finetune != "none" and "+" in self.backbone:
+            raise UsageError(
+                f"finetune is {self.finetune!r} and backbone is {self.backbone!r}; expected one "
+                "backbone, or finetune 'none'"
+            )
 
     @classmethod
     def from_preset(cls, preset: str, **options: Any) -> "TrainConfig":

@@ -255,7 +255,7 @@ def load_predictor(
     for what, found, expected in (
         (CLUSTERS, index.ntotal, len(manifest.classes)),
         (PARITY, reference.probabilities.shape[-1], len(manifest.classes)),
-        (MODEL, session.crop_px, manifest.preprocessing.crop_px),
+        (MODEL, session.shape, manifest.preprocessing.shape),
     ):
         if found != expected:
             message = f"{folder}: {what} does not match {MANIFEST}: {found}, expected {expected}"

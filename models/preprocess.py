@@ -27,6 +27,7 @@ class Preprocessing:
     std: tuple[float, float, float]  # per channel, on 0 to 255; applied in the graph
     interpolation: str = INTERPOLATION
     decoder: str = DECODER
+    below: "Preprocessing | None" = None  # of a second backbone; its square lies below the first
 
     def __post_init__(self) -> None:
         """Check the sizes.
@@ -42,12 +43,27 @@ class Preprocessing:
     @property
     def id(self) -> str:
         """The first 16 hex digits of the SHA-256 of all fields."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True)
+        text = json.dumps(self._fields(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def sides(self) -> tuple[int, ...]:
+        """The sides of the squares in pixels, from top to bottom."""
+        return (self.crop_px, *(self.below.sides if self.below else ()))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape (H, W, 3) of the model's input."""
+        return sum(self.sides), max(self.sides), 3
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields and the id, as `bundle.json` keeps them."""
-        return {"id": self.id, **dataclasses.asdict(self)}
+        return {"id": self.id, **self._fields()}
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        below = fields.pop("below")  # left out without one, as in bundles of earlier versions
+        return {**fields, "below": below.to_json()} if below else fields
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Preprocessing":
@@ -61,8 +77,9 @@ class Preprocessing:
         }
         stored_id = stored.pop("id", None)
         try:
-            preprocessing = cls(**stored)
-        except (TypeError, ValueError) as error:
+            below = cls.from_json(stored.pop("below")) if "below" in stored else None
+            preprocessing = cls(**stored, below=below)
+        except (AttributeError, TypeError, ValueError) as error:
             raise GateError(f"preprocessing of another version: {error}") from None
         ways = preprocessing.interpolation, preprocessing.decoder
         if preprocessing.id != stored_id or ways != (INTERPOLATION, DECODER):
@@ -70,7 +87,20 @@ class Preprocessing:
         return preprocessing
 
     def apply(self, image: Image.Image) -> Pixels:
-        """Return an 8-bit RGB image as (H, W, 3) uint8 with H = W = `crop_px`.
+        """Return an 8-bit RGB image as (H, W, 3) uint8 of `shape`.
+
+        The squares of several backbones lie one below the other, on the left, on black.
+        """
+        if self.below is None:
+            return self._square(image)
+        pixels = np.zeros(self.shape, np.uint8)
+        pixels[: self.crop_px, : self.crop_px] = self._square(image)
+        below = self.below.apply(image)
+        pixels[self.crop_px :, : below.shape[1]] = below
+        return pixels
+
+    def _square(self, image: Image.Image) -> Pixels:
+        """Return the central square as (H, W, 3) uint8 with H = W = `crop_px`.
 
         Resizing the central square alone equals resizing everything and cropping, at less cost.
         """

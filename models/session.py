@@ -72,9 +72,9 @@ class Session:
         return max(1, usable_cpus() // self.threads) if self.provider == "cpu" else 1
 
     @property
-    def crop_px(self) -> int:
-        """The side of an input image, in pixels."""
-        return int(self._session.get_inputs()[0].shape[1])
+    def shape(self) -> tuple[int, ...]:
+        """The shape (H, W, 3) of an input image."""
+        return tuple(self._session.get_inputs()[0].shape[1:])
 
     def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
         """Return the model's outputs for (N, H, W, 3) uint8 images."""

@@ -170,7 +170,7 @@ def _extract(
     paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
 ) -> Extracted:
     own = distributed.shard(paths)
-    reporter.begin(what, len(own))
+    reporter.begin(what, len(own) * backbone.passes)
     found = extract(
         own,
         backbone,

@@ -10,7 +10,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
-from scda.models.errors import ImageError, UsageError
+from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.images import read_bytes, read_image
+from scda.models.index import normalised
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import export_onnx
 from scda.models.networks.network import PixelBackbone
@@ -95,6 +96,8 @@ def extract(
 ) -> Extracted:
     """Return the backbone's features of every usable image.
 
+    Several backbones pass over the images one after the other; each has a cache of its own.
+
     Args:
         paths: Paths of image files.
         backbone: Frozen backbone, on the CPU.
@@ -103,11 +106,21 @@ def extract(
         provider: Device of ONNX Runtime: `cpu`, or `auto` for a GPU if one is available.
         gpu: Index of the GPU.
         lanes: Number of batches in parallel on a CPU, one thread each; 0 uses all available CPUs.
-        on_progress: Called with the number of files done.
+        on_progress: Called with the number of files done, summed over all passes.
 
     Raises:
         UsageError: If the cache cannot be read or written.
+        DataError: If a file changes between two passes.
     """
+    if backbone.parts:
+        read = partial(extract, paths, cache_folder=cache_folder, workers=workers)
+        read = partial(read, provider=provider, gpu=gpu, lanes=lanes)
+        return _side_by_side(
+            [
+                read(part, on_progress=_continued(on_progress, number * len(paths)))
+                for number, part in enumerate(backbone.parts)
+            ]
+        )
     cache = FeatureCache(cache_folder, backbone)
     lanes = lanes or usable_cpus()
     load = partial(Session, provider=provider, gpu=gpu, threads=1)
@@ -119,6 +132,22 @@ def extract(
         raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
     finally:
         cache.close()
+
+
+def _continued(on_progress: Callable[[int], None], before: int) -> Callable[[int], None]:
+    return lambda done: on_progress(before + done)
+
+
+def _side_by_side(passes: Sequence[Extracted]) -> Extracted:
+    """Return the features of several backbones, each of length 1, in one row per image."""
+    first, *others = passes
+    seen = set(zip(first.paths, first.digests, strict=True))
+    for other in others:
+        if changed := seen ^ set(zip(other.paths, other.digests, strict=True)):
+            path = min(path for path, _ in changed)
+            raise DataError(f"{path}: changed while its features were computed; start again")
+    features = np.hstack([normalised(found.features) for found in passes])
+    return replace(first, features=features)
 
 
 def _extract(
@@ -201,8 +230,8 @@ def _features(session: Session, pixels: list[Pixels]) -> NDArray[np.float32]:
 def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "backbone.onnx"
-        crop_px = backbone.preprocessing.crop_px
-        export_onnx(PixelBackbone(backbone), model, crop_px=crop_px, outputs=["features"])
+        shape = backbone.preprocessing.shape
+        export_onnx(PixelBackbone(backbone), model, shape=shape, outputs=["features"])
         return load(model)
 
 

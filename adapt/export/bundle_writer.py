@@ -84,9 +84,9 @@ def _write_model(draft: Path, final: FinalModel, backbone: Backbone, target: Ima
         "scda_classes": json.dumps(dict(zip(final.class_ids, final.labels, strict=True))),
         "scda_preprocessing": json.dumps(backbone.preprocessing.to_json()),
     }
-    crop_px = backbone.preprocessing.crop_px
+    shape = backbone.preprocessing.shape
     model = draft / names.MODEL
-    export_onnx(module, model, crop_px=crop_px, outputs=MODEL_OUTPUTS, metadata=metadata)
+    export_onnx(module, model, shape=shape, outputs=MODEL_OUTPUTS, metadata=metadata)
     every = max(1, len(target.paths) // PARITY_IMAGES)
     images = [target.read(row) for row in range(0, len(target.paths), every)[:PARITY_IMAGES]]
     pixels = np.stack([backbone.preprocessing.apply(image) for image in images])

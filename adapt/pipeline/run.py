@@ -94,19 +94,19 @@ def _prepare(job: Job, folder: RunFolder, reporter: Reporter) -> tuple[Data, Bac
     source = main(lambda: scan_source(job.source, recursive=job.recursive))
     target = main(lambda: scan_target(job.target, recursive=job.recursive))
     backbone = job_backbone(job.config, reporter.say)
-    reporter.expect(_num_parts(job, source, target))
+    reporter.expect(_num_parts(job, source, target, backbone))
     main(lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume))
     data = read_data(job, source, target, backbone, reporter)
     main(lambda: _write_inputs(job, folder, data))
     return data, backbone
 
 
-def _num_parts(job: Job, source: SourceFiles, target: TargetFiles) -> int:
+def _num_parts(job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone) -> int:
     """Return the length of the progress bar: the images of this process, and the steps."""
     images = len(target.paths) + sum(map(len, source.classes.values()))
     classes, end = len(source.classes), job.config.rounds + 1
     steps = steps_before(end, job.config, classes, len(target.paths))
-    return images // distributed.world_size() + steps
+    return images * backbone.passes // distributed.world_size() + steps
 
 
 def _write_inputs(job: Job, folder: RunFolder, data: Data) -> None:

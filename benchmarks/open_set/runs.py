@@ -27,6 +27,7 @@ from scda.adapt.training.state import RunState
 from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features
+from scda.models.networks.backbones import weights_files
 
 REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # values of unknown_logit_bias, nats
 
@@ -152,7 +153,9 @@ def percent(share: float) -> float:
 def name(config: TrainConfig, **fields: str | int) -> Record:
     """Return the fields that identify a run."""
     of_config = {field: getattr(config, field) for field in ("backbone", "preset", "seed")}
-    weights = {"weights": _digest(Path(config.weights))} if config.weights else {}
+    files = weights_files(config.backbone, Path(config.weights) if config.weights else None)
+    digests = "+".join(_digest(file) if file else "" for file in files)
+    weights = {"weights": digests} if config.weights else {}
     return {"method": "scda", **of_config, **weights, **fields}
 
 

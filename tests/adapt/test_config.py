@@ -120,6 +120,12 @@ def test_inputs_are_whitened_where_the_backbone_is_frozen() -> None:
     assert not resolve({"preset": "paper"}).whitens
 
 
+def test_several_backbones_cannot_learn() -> None:
+    assert resolve({"preset": "accurate"}).backbone == "lite0+lite2"
+    with pytest.raises(UsageError, match=r"finetune is 'last' and backbone is 'lite0\+lite2'; exp"):
+        resolve({"preset": "accurate", "finetune": "last"})
+
+
 def test_a_given_number_of_pretraining_steps_is_kept() -> None:
     assert TrainConfig(pretrain_steps=7).pretrain_length(10) == 7
     assert resolve({"preset": "paper"}).pretrain_length(10) == 1000
@@ -202,7 +208,7 @@ def test_another_choice_is_refused_with_the_allowed_ones(name: str) -> None:
         ({"clip_grad": math.nan}, "clip_grad is nan; expected a finite number"),
         ({"k": "5"}, "k is '5'; expected a whole number"),
         ({"clip_grad": math.inf}, "clip_grad is inf; expected a finite number"),
-        ({"preset": "quick"}, "preset is 'quick'; expected robust, paper, office31"),
+        ({"preset": "quick"}, "preset is 'quick'; expected robust, accurate, paper, office31"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(fields: dict[str, Any], message: str) -> None:

@@ -313,7 +313,8 @@ def test_a_model_for_another_image_size_is_refused(
     folder = tmp_path / "smaller"
     write(draft, folder, dataclasses.replace(manifest, preprocessing=smaller))
     with pytest.raises(
-        GateError, match=r"model\.onnx does not match bundle\.json: 32, expected 31$"
+        GateError,
+        match=r"model\.onnx does not match bundle\.json: \(32, 32, 3\), expected \(31, 31, 3\)$",
     ):
         load_predictor(folder, provider="cpu", threads=1)
 

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ CHANGES: dict[str, Any] = {
     "std": (128.0, 127.0, 128.0),
     "interpolation": "bilinear",
     "decoder": "another",
+    "below": PREPROCESSING,
 }
+SMALLER = dataclasses.replace(PREPROCESSING, resize_px=100, crop_px=90)
 
 
 def resized_then_cropped(image: Image.Image, preprocessing: Preprocessing) -> Pixels:
@@ -120,10 +123,30 @@ def test_every_field_is_in_the_id() -> None:
     assert CHANGES.keys() == {field.name for field in dataclasses.fields(Preprocessing)}
 
 
-def test_what_json_keeps_is_read_again() -> None:
-    read = Preprocessing.from_json(PREPROCESSING.to_json())
-    assert read == PREPROCESSING
-    assert read.id == PREPROCESSING.to_json()["id"]
+@pytest.mark.parametrize("below", [None, SMALLER])
+def test_what_json_keeps_is_read_again(below: Preprocessing | None) -> None:
+    preprocessing = dataclasses.replace(PREPROCESSING, below=below)
+    read = Preprocessing.from_json(json.loads(json.dumps(preprocessing.to_json())))
+    assert read == preprocessing
+    assert read.id == preprocessing.to_json()["id"]
+
+
+def test_the_id_of_a_single_backbone_is_that_of_earlier_versions() -> None:
+    assert PREPROCESSING.id == "76082ba2854e49ae"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_squares_of_several_backbones_lie_one_below_the_other(order: int) -> None:
+    upper, lower = [PREPROCESSING, SMALLER][::order]
+    both = dataclasses.replace(upper, below=lower)
+    image = natural(300, 280)
+    pixels = both.apply(image)
+    assert pixels.shape == both.shape == (224 + 90, 224, 3)
+    top, bottom = pixels[: upper.crop_px], pixels[upper.crop_px :]
+    for found, alone in ((top, upper), (bottom, lower)):
+        side = alone.crop_px
+        np.testing.assert_array_equal(found[:, :side], alone.apply(image))
+        assert not found[:, side:].any()
 
 
 @pytest.mark.parametrize("name", ["interpolation", "decoder"])
@@ -135,7 +158,17 @@ def test_another_way_of_preparing_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"crop_px": 223}, {"id": "0" * 16}, {"crop_px": 300}, {"crop_px": "x"}, {"rotate": True}],
+    [
+        {"crop_px": 223},
+        {"id": "0" * 16},
+        {"crop_px": 300},
+        {"crop_px": "x"},
+        {"rotate": True},
+        {"below": None},
+        {"below": 5},
+        {"below": {}},
+        {"below": PREPROCESSING.to_json()},
+    ],
 )
 def test_fields_that_do_not_fit_their_id_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(GateError, match=r"^preprocessing of another version[^\n]*$"):

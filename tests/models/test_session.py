@@ -56,7 +56,7 @@ def test_any_number_of_images_is_answered_image_by_image(model: Path, count: int
 
 def test_the_model_tells_its_sizes(model: Path) -> None:
     session = Session(model, provider="cpu", threads=1)
-    assert (session.crop_px, session.width, session.provider) == (32, 3, "cpu")
+    assert (session.shape, session.width, session.provider) == ((32, 32, 3), 3, "cpu")
 
 
 def test_as_many_threads_as_cpus_may_be_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ class Predict:
                 path.write_bytes(data)
             self._predictor = load_predictor(Path(folder), provider=provider, threads=threads)
         self._options = options
-        self._side = self._predictor.manifest.preprocessing.crop_px
+        self._shape = self._predictor.manifest.preprocessing.shape
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Return the rows of a batch, with the columns of `SCHEMA`."""
@@ -126,7 +126,7 @@ class Predict:
         ]
 
     def _pixels(self, data: bytes) -> Pixels:
-        return np.frombuffer(data, np.uint8).reshape(self._side, self._side, 3)
+        return np.frombuffer(data, np.uint8).reshape(self._shape)
 
 
 def read_bundle_files(folder: Path) -> dict[str, bytes]:

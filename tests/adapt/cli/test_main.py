@@ -157,7 +157,7 @@ def test_an_old_name_of_an_option_works_and_is_not_in_the_help(
         ({"target": "missing"}, 2, "missing: the target folder does not exist"),
         ({"source": "empty"}, 4, "no class folder found"),
         ({"target": "empty"}, 4, "no file found"),
-        ({"preset": "best"}, 2, "preset is 'best'; expected robust, paper"),
+        ({"preset": "best"}, 2, "preset is 'best'; expected robust, accurate, paper"),
         ({"backbone": "vgg"}, 2, "backbone 'vgg', expected"),
         ({"backbone": "conv4"}, 2, "no published weights; pass --weights FILE"),
         ({"weights": "missing.safetensors"}, 2, "no such weights file"),

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from scda.adapt.data import features
 from scda.adapt.data.features import BATCH, Extracted, FeatureCache, extract
-from scda.models.errors import UsageError
+from scda.models.errors import DataError, UsageError
 from scda.models.images import read_file
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
@@ -126,6 +126,44 @@ def test_a_value_depends_neither_on_its_place_in_the_batch_nor_on_its_neighbours
     alone = extract(images[17:18], backbone, cache_folder=tmp_path / "c").features
     np.testing.assert_array_equal(backward[::-1], forward)
     np.testing.assert_array_equal(alone[0], forward[17])
+
+
+def test_several_backbones_use_the_cache_of_each(
+    images: list[Path], backbone: Backbone, sessions: list[TorchSession], tmp_path: Path
+) -> None:
+    files = [weights(tmp_path, seed) for seed in (0, 1)]
+    both = load_backbone("conv4+conv4", weights=Path("+".join(map(str, files))))
+    extract(images, backbone, cache_folder=tmp_path)
+    done: list[int] = []
+    found = extract(images, both, cache_folder=tmp_path, on_progress=done.append)
+    assert [session.calls for session in sessions] == [2, 2]  # the first ran only alone
+    assert done == list(range(1, 2 * len(images) + 1))
+    parts = [extract(images, part, cache_folder=tmp_path).features for part in both.parts]
+    lengths = [np.linalg.norm(rows, axis=1, keepdims=True) for rows in parts]
+    expected = np.hstack([rows / length for rows, length in zip(parts, lengths, strict=True)])
+    np.testing.assert_allclose(found.features, expected, atol=1e-6)
+    assert found.features.shape == (len(images), both.width)
+
+
+def test_several_backbones_give_nothing_of_nothing(tmp_path: Path) -> None:
+    files = [weights(tmp_path, seed) for seed in (0, 1)]
+    both = load_backbone("conv4+conv4", weights=Path("+".join(map(str, files))))
+    assert extract([], both, cache_folder=tmp_path).features.shape == (0, both.width)
+
+
+def test_a_file_that_changes_between_two_backbones_is_told(
+    images: list[Path], tmp_path: Path
+) -> None:
+    files = [weights(tmp_path, seed) for seed in (0, 1)]
+    both = load_backbone("conv4+conv4", weights=Path("+".join(map(str, files))))
+    changing = tmp_path / "changing.png"
+    changing.write_bytes(images[0].read_bytes())
+
+    def change(done: int) -> None:
+        changing.write_bytes(images[done].read_bytes())
+
+    with pytest.raises(DataError, match=r"changing\.png: changed while"):
+        extract([changing], both, cache_folder=tmp_path, on_progress=change)
 
 
 def test_images_come_in_their_order_with_the_digests_of_their_bytes(

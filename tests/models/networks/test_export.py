@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,10 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
 
 @pytest.fixture
 def module(backbone: Backbone) -> PixelClassifier:
+    return classifier(backbone)
+
+
+def classifier(backbone: Backbone) -> PixelClassifier:
     torch.manual_seed(1)
     head = FeatureHead(backbone.width, (16, 8))
     return PixelClassifier(backbone, head, torch.nn.Linear(8, 5))
@@ -37,8 +42,10 @@ def pixels() -> Pixels:
     return np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3)).astype(np.uint8)
 
 
-def export(module: torch.nn.Module, path: Path) -> Path:
-    export_onnx(module, path, crop_px=32, outputs=MODEL_OUTPUTS, metadata={"scda": "yes"})
+def export(module: torch.nn.Module, path: Path, height: int = 32) -> Path:
+    export_onnx(
+        module, path, shape=(height, 32, 3), outputs=MODEL_OUTPUTS, metadata={"scda": "yes"}
+    )
     return path
 
 
@@ -52,6 +59,22 @@ def test_the_export_answers_as_torch_at_every_batch_size(
         np.testing.assert_allclose(probabilities, reference.probabilities[:size], atol=1e-5)
         np.testing.assert_allclose(features, reference.features[:size], atol=1e-4)
         np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-5)
+
+
+def test_several_backbones_lie_in_one_file(backbone: Backbone, tmp_path: Path) -> None:
+    weights = tmp_path / "other.safetensors"
+    torch.manual_seed(2)
+    save_file(Conv4().state_dict(), weights)
+    parts = (load_backbone("conv4", weights=weights, image_size=16), backbone)
+    below = dataclasses.replace(parts[0].preprocessing, below=parts[1].preprocessing)
+    both = dataclasses.replace(
+        backbone, parts=parts, preprocessing=below, width=sum(part.width for part in parts)
+    )
+    module = classifier(both)
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 48, 32, 3)).astype(np.uint8)
+    path = export(module, tmp_path / "model.onnx", height=48)
+    check_export(module, path, pixels)
+    assert Session(path, provider="cpu").shape == (48, 32, 3)
 
 
 def test_an_export_that_drifts_is_refused(
