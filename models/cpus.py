@@ -1,9 +1,11 @@
 """Number of CPUs that this process may use."""
 
 import os
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+_PROC = Path("/proc/self")
+_WORKERS_PER_CPU = 4  # more than one helps where files come over a network
 
 
 def usable_cpus() -> int:
@@ -13,12 +15,74 @@ def usable_cpus() -> int:
     """
     affinity = getattr(os, "sched_getaffinity", None)  # absent on macOS and Windows
     allowed = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(allowed, _quota() or allowed))
+    return max(1, min([allowed, *map(round, _quotas())]))
 
 
-def _quota() -> int | None:
+def num_workers(asked: int, pieces: int) -> int:
+    """Return the number of workers to start: those asked for, as far as they have work.
+
+    Args:
+        asked: Number of threads or processes.
+        pieces: Number of pieces of work; more workers would be idle.
+    """
+    return min(asked, max(1, pieces), _WORKERS_PER_CPU * usable_cpus())
+
+
+def _quotas() -> list[float]:
+    """Return the quotas that hold for this process, in CPUs."""
     try:
-        quota, period = _CGROUP_LIMIT.read_text().split()
-        return None if quota == "max" else max(1, round(int(quota) / int(period)))
-    except (OSError, ValueError):
+        return [quota for group in _groups() if (quota := _quota(group)) is not None]
+    except ValueError:  # files of another form
+        return []
+
+
+def _groups() -> Iterator[Path]:
+    """Yield the folder of every control group whose CPU quota holds for this process.
+
+    A quota holds for all groups inside its own, so that a group is followed by its parents, up to
+    the one that the container sees. Version 1 has a tree per controller, version 2 one tree.
+
+    Source: cgroups(7) and proc_pid_mountinfo(5).
+    """
+    own = dict(_own_groups())
+    for line in _lines(_PROC / "mountinfo"):
+        mount, _, file_system = line.partition(" - ")
+        _, _, _, root, point, *_ = mount.split(" ")
+        kind, _, options = file_system.split(" ", 2)
+        controller = "" if kind == "cgroup2" else "cpu"
+        of_cpus = kind == "cgroup2" or (kind == "cgroup" and "cpu" in options.split(","))
+        if not of_cpus or controller not in own:
+            continue
+        group = PurePosixPath(own[controller])
+        # The mount may begin at the container's group, while the path begins at the host's.
+        inside = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
+        folder = Path(point) if ".." in inside.parts else Path(point, inside)
+        yield from (one for one in (folder, *folder.parents) if one.is_relative_to(point))
+
+
+def _own_groups() -> Iterator[tuple[str, str]]:
+    """Yield the controllers of this process and its group; version 2 has the controller ""."""
+    for line in _lines(_PROC / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        yield from ((controller, path) for controller in controllers.split(","))
+
+
+def _quota(group: Path) -> float | None:
+    """Return the quota of a control group in CPUs, or None if it has none."""
+    try:
+        if (group / "cpu.max").is_file():
+            quota, period = (group / "cpu.max").read_text().split()
+        else:
+            quota = (group / "cpu.cfs_quota_us").read_text()
+            period = (group / "cpu.cfs_period_us").read_text()
+        cpus = int(quota) / int(period)  # `max` and -1 mean no quota
+    except (OSError, ValueError, ZeroDivisionError):
         return None
+    return cpus if cpus > 0 else None
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except (OSError, ValueError):  # not on Linux
+        return []
