@@ -47,7 +47,7 @@ class TrainConfig:
         "Those of several backbones are joined by +.",
     )
     image_size: int = option(
-        0, panel="Model", minimum=0, help="Side of an image in pixels; 0 is the backbone's own."
+        0, panel="Model", minimum=0, maximum=2048, help="Side in pixels; 0 is the backbone's own."
     )
     head_widths: tuple[int, ...] = option(
         (512, 256, 256),  # choice 18
@@ -72,7 +72,7 @@ class TrainConfig:
 
     # Constant SGD, a new optimiser per stage.
     batch_size: int = option(
-        32, panel="Training", minimum=2, help="Number of images per domain and step."
+        32, panel="Training", minimum=2, maximum=4096, help="Number of images per domain and step."
     )
     lr: float = option(1e-3, panel="Training", above=0, below=1, help="Learning rate.")
     backbone_lr_scale: float = option(

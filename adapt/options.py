@@ -14,6 +14,7 @@ from typing import Any
 
 from scda.models.errors import UsageError
 
+LARGEST = 100_000  # of a whole number: no machine does more steps, classes or processes
 _KINDS = {
     str: "text",
     int: "a whole number",
@@ -35,7 +36,7 @@ class Option:
     metavar: str = ""  # stands for the value in the help; empty shows the choices or the type
     choices: tuple[str, ...] = ()  # empty allows any text
     minimum: float = -math.inf  # inclusive
-    maximum: float = math.inf  # inclusive
+    maximum: float = math.inf  # inclusive; of whole numbers `LARGEST` if none is stated
     above: float = -math.inf  # exclusive
     below: float = math.inf  # exclusive
     shown: bool = True  # on the command line; otherwise only in a TOML file and in Python
@@ -104,7 +105,9 @@ def option(default: Any, *, help: str, panel: str, **more: Any) -> Any:
         panel: Group of options that it belongs to.
         more: Other fields of `Option`; the name and the type come from the dataclass.
     """
-    stated = {"help": help, "panel": panel, **more}
+    whole = isinstance(default, int | tuple) and not isinstance(default, bool)
+    bounds = {"maximum": LARGEST} if whole else {}
+    stated = {"help": help, "panel": panel, **bounds, **more}
     return dataclasses.field(default=default, metadata={"option": stated})
 
 

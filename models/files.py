@@ -166,6 +166,14 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
+def real_path(path: Path) -> Path:
+    """Return an absolute path without links; one that leads in a circle stays.
+
+    `Path.resolve` would raise a RuntimeError for that one.
+    """
+    return Path(os.path.realpath(path))
+
+
 def printable(name: str) -> str:
     """Return a file name as Unicode text; bytes that are not UTF-8 are written as escapes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -4,6 +4,7 @@ import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import UsageError
@@ -12,15 +13,28 @@ from scda.models.files import TEMPORARY
 _FOLDER = "/"  # ends the name of a folder in a listing
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """The numbers of what `walk` leaves out."""
+
+    hidden: int = 0  # files and folders whose name starts with a dot
+    linked_folders: int = 0  # links to folders, which are not followed
+
+    def __add__(self, other: "Skipped") -> "Skipped":
+        """Return the numbers of both."""
+        return Skipped(self.hidden + other.hidden, self.linked_folders + other.linked_folders)
+
+
 def is_hidden(name: str) -> bool:
     """Return whether a file or folder is skipped: `.x`, and macOS's `._x` beside every image."""
     return name.startswith(".")
 
 
 def walk(root: Path, *, recursive: bool = True, follow_links: bool = False) -> Iterator[Path]:
-    """Yield every regular file under `root`, depth first, sorted by name, without hidden ones.
+    """Yield every file under `root`, depth first, sorted by name, without hidden ones.
 
-    A sub-folder that cannot be read is yielded itself.
+    Whatever is no folder counts as a file, and fails as one if it cannot be read: a link to nothing
+    or in a circle, a pipe, a socket. So does a sub-folder that cannot be listed.
 
     Args:
         root: Folder to read.
@@ -48,27 +62,37 @@ def walk(root: Path, *, recursive: bool = True, follow_links: bool = False) -> I
         raise UsageError(f"{root}: cannot read the folder: {error.strerror}") from None
 
 
-def count_hidden(root: Path, *, recursive: bool = True, ours: Collection[str] = ()) -> int:
-    """Return the number of hidden files and folders that `walk` skips under `root`.
+def count_skipped(
+    root: Path,
+    *,
+    recursive: bool = True,
+    follow_links: bool = False,
+    ours: Collection[str] = (),
+) -> Skipped:
+    """Return the numbers of what `walk` skips under `root`.
 
     Args:
         root: Folder to read; folders behind links are not entered.
         recursive: Whether to enter sub-folders.
+        follow_links: Whether `walk` enters folders behind links.
         ours: Names that do not count, in addition to those of unfinished outputs.
     """
-    hidden = 0
+    counted = Skipped()
 
-    def count(name: str) -> None:
-        nonlocal hidden
-        hidden += name not in ours and not name.startswith(TEMPORARY)
+    def count(entry: os.DirEntry[str]) -> None:
+        nonlocal counted
+        if not is_hidden(entry.name):
+            counted += Skipped(linked_folders=int(recursive and not follow_links))
+        elif entry.name not in ours and not entry.name.startswith(TEMPORARY):
+            counted += Skipped(hidden=1)
 
     def list_names(folder: str) -> list[str]:
-        return _list_folder(folder, follow_links=False, on_hidden=count)
+        return _list_folder(folder, follow_links=False, on_skip=count)
 
     with suppress(OSError):
         for _ in depth_first(os.fspath(root), list_names, recursive=recursive):
             pass
-    return hidden
+    return counted
 
 
 def depth_first(
@@ -117,7 +141,10 @@ def visible_folders(root: Path) -> list[str]:
 
 
 def _list_folder(
-    folder: str, *, follow_links: bool, on_hidden: Callable[[str], None] = lambda name: None
+    folder: str,
+    *,
+    follow_links: bool,
+    on_skip: Callable[[os.DirEntry[str]], None] = lambda entry: None,
 ) -> list[str]:
     """Return the names of the visible files and folders in a folder, sorted.
 
@@ -126,20 +153,17 @@ def _list_folder(
     names = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if is_hidden(entry.name):
-                on_hidden(entry.name)
+            folder_there = not is_hidden(entry.name) and _is_folder(entry)
+            if is_hidden(entry.name) or (folder_there and entry.is_symlink() and not follow_links):
+                on_skip(entry)
             else:
-                names.append(_marked(entry, follow_links))
-    return sorted(filter(None, names), key=lambda name: name.removesuffix(_FOLDER))
+                names.append(entry.name + _FOLDER if folder_there else entry.name)
+    return sorted(names, key=lambda name: name.removesuffix(_FOLDER))
 
 
-def _marked(entry: os.DirEntry[str], follow_links: bool) -> str:
-    """Return the name of a file, the marked name of a folder, and "" for anything else."""
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one."""
     try:
-        if entry.is_dir(follow_symlinks=follow_links):
-            return entry.name + _FOLDER
-    except OSError:  # a link that leads in a circle
-        return ""
-    # entry.is_file() raises for such a link; os.path.isfile returns False.
-    plain = entry.is_file(follow_symlinks=False) or os.path.isfile(entry.path)
-    return entry.name if plain else ""
+        return entry.is_dir()
+    except OSError:  # a link that leads in a circle, or to where nobody may look
+        return False

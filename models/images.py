@@ -119,9 +119,12 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
         ImageError: With code `unreadable`, or `too_many_bytes` above `max_bytes`.
     """
     try:
+        # Asked first: opening a pipe wakes its other end, and opening a device may do anything.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise ImageError("unreadable", "not a regular file")
         with open(path, "rb", opener=_without_waiting) as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
+            if not stat.S_ISREG(status.st_mode):  # replaced meanwhile
                 raise ImageError("unreadable", "not a regular file")
             data = file.read(max_bytes + 1)
     except OSError as error:

@@ -36,16 +36,19 @@ class Session:
             model: ONNX file.
             provider: `auto`, `cpu` or `cuda`.
             gpu: Index of the GPU, from 0.
-            threads: Number of threads per operator; 0 uses all available CPUs.
+            threads: Number of threads per operator; 0 uses all available CPUs, and more than
+                these count as all.
             spinning: Whether idle threads spin: faster in a batch job, wasteful in a service.
 
         Raises:
-            UsageError: If the provider is unknown or not available.
+            UsageError: If the provider is unknown or not available, or `threads` is negative.
             GateError: If the file is not a model.
         """
-        options = ort.SessionOptions()
+        if threads < 0:
+            raise UsageError(f"threads is {threads}; expected 0 or more")
+        options, cpus = ort.SessionOptions(), usable_cpus()
         options.log_severity_level = _ERRORS_ONLY
-        self.threads = options.intra_op_num_threads = threads or usable_cpus()
+        self.threads = options.intra_op_num_threads = min(threads or cpus, cpus)
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
         providers = _providers(provider, gpu)

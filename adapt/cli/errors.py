@@ -1,17 +1,20 @@
 """Exit codes of the commands, and the one line on standard error if a command fails."""
 
+import os
 import signal
 import sys
 import traceback
+from contextlib import nullcontext
 from enum import IntEnum
 from typing import Any, NoReturn
 
 import typer
 from typer.exceptions import TyperException
 
-from scda.adapt.runtime.signals import Terminated
+from scda.adapt.runtime.signals import Terminated, ended_within
 from scda.models.errors import DataError, GateError, ScdaError, UsageError
 
+_GRACE_SECONDS = 4.0  # from SIGTERM to the end of the process
 _RESUMABLE = {"train", "label"}
 
 
@@ -31,7 +34,11 @@ class ExitCode(IntEnum):
 def run(app: typer.Typer) -> NoReturn:
     """Run a command and exit; errors that a user can cause are printed as one line."""
     signal.signal(signal.SIGTERM, _terminate)
-    sys.exit(_exit_code(app))
+    # The processes of torchrun stop after the same step, for which it allows them more time.
+    shared = "LOCAL_RANK" in os.environ
+    with nullcontext() if shared else ended_within(_GRACE_SECONDS, _say_terminated):
+        code = _exit_code(app)
+    sys.exit(code)
 
 
 def _exit_code(app: typer.Typer) -> int:
@@ -45,7 +52,7 @@ def _exit_code(app: typer.Typer) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
     except Terminated:
-        return _fail(ExitCode.TERMINATED, f"terminated{_advice()}")
+        return _say_terminated()
     except OSError as error:  # a full disk, a read-only folder
         return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror}")
     except Exception as error:  # only an internal error gets this far
@@ -56,6 +63,10 @@ def _exit_code(app: typer.Typer) -> int:
 
 def _terminate(number: int, frame: Any) -> None:
     raise Terminated
+
+
+def _say_terminated() -> int:
+    return _fail(ExitCode.TERMINATED, f"terminated{_advice()}")
 
 
 def _advice() -> str:

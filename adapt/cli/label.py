@@ -98,7 +98,8 @@ def label(
         int | None,
         _speed(
             min=0,
-            help="Number of decoding processes; 0: the main process; default: one per CPU.",
+            help="Number of decoding processes, at most 4 per CPU; 0: the main process; "
+            "default: one per CPU.",
         ),
     ] = None,
     provider: Annotated[
@@ -106,7 +107,7 @@ def label(
     ] = "auto",
     threads: Annotated[
         int,
-        _speed(min=0, help="Threads per batch; batches run in parallel."),
+        _speed(min=0, help="Threads per batch, at most one per CPU; batches run in parallel."),
     ] = 1,
     engine: Annotated[
         str,

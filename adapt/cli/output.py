@@ -7,6 +7,8 @@ from typing import Any
 
 import typer
 
+from scda.models.files import real_path
+
 
 def print_json(fields: Mapping[str, Any]) -> None:
     """Print one JSON object on one line, in ASCII."""
@@ -23,6 +25,6 @@ def print_table(fields: Mapping[str, Any]) -> None:
 
 def print_report_hint(bundle: Path) -> None:
     """Print the command that writes the current names into the report."""
-    run = bundle.resolve().parent
+    run = real_path(bundle).parent
     if (run / "report.html").is_file():
         typer.echo(f"run `scda-adapt report {run}` to write the names into the report", err=True)

@@ -24,7 +24,9 @@ from scda.adapt.data.scan import (
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
+from scda.models.cpus import num_workers
 from scda.models.errors import DataError, UsageError
+from scda.models.files import real_path
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.weights import Notify
 
@@ -96,7 +98,7 @@ def check_apart(job: Job) -> None:
     """
     for place in (job.out, job.cache):
         for images in (job.source, job.target):
-            if place.resolve().is_relative_to(images.resolve()):
+            if real_path(place).is_relative_to(real_path(images)):
                 raise UsageError(
                     f"{place}: lies inside {images}; expected a folder outside the images"
                 )
@@ -146,8 +148,7 @@ def read_data(
     numbers = torch.tensor([class_names.index(label) for label in labels])
     reporter.say(
         f"source: {len(labels)} images of {len(class_names)} classes; "
-        f"target: {len(of_target.paths)} images; skipped hidden files: "
-        f"{source.hidden + target.hidden}"
+        f"target: {len(of_target.paths)} images; skipped: {_skipped(source, target)}"
     )
     return Data(
         Labelled(torch.from_numpy(of_source.features), numbers),
@@ -166,6 +167,16 @@ def read_data(
     )
 
 
+def _skipped(source: SourceFiles, target: TargetFiles) -> str:
+    both = source.skipped + target.skipped
+    counts = {
+        "hidden files and folders": both.hidden,
+        "linked folders": both.linked_folders,
+        "files beside the class folders": source.loose,
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing"
+
+
 def _extract(
     paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
 ) -> Extracted:
@@ -175,7 +186,7 @@ def _extract(
         own,
         backbone,
         cache_folder=job.cache,
-        workers=job.config.workers or distributed.cpus(),
+        workers=num_workers(job.config.workers, len(own)) or distributed.cpus(),
         provider="cpu" if job.config.device == "cpu" else "auto",
         gpu=distributed.local_rank(),
         lanes=distributed.cpus(),

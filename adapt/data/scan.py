@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import DataError, ImageError, UsageError
-from scda.models.folders import count_hidden, visible_folders, walk
+from scda.models.folders import Skipped, count_skipped, visible_folders, walk
 from scda.models.images import open_image, read_bytes
 
 
@@ -23,7 +23,8 @@ class SourceFiles:
 
     root: Path
     classes: dict[str, tuple[Path, ...]]
-    hidden: int  # number of skipped files and folders
+    skipped: Skipped
+    loose: int  # number of files beside the class folders, which are skipped
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class TargetFiles:
 
     root: Path
     paths: tuple[Path, ...]
-    hidden: int  # number of skipped files and folders
+    skipped: Skipped
 
 
 def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> SourceFiles:
@@ -47,7 +48,8 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
     if not folders:
         raise DataError(f"{root}: no class folder found; expected one folder per class")
     classes = {name: tuple(walk(root / name, recursive=recursive)) for name in folders}
-    return SourceFiles(root, classes, count_hidden(root))
+    loose = sum(1 for _ in walk(root, recursive=False))
+    return SourceFiles(root, classes, _skipped(root, folders, recursive=recursive), loose)
 
 
 def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
@@ -61,7 +63,13 @@ def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
     paths = tuple(walk(root, recursive=recursive))
     if not paths:
         raise DataError(f"{root}: no file found; expected a folder of images")
-    return TargetFiles(root, paths, count_hidden(root))
+    return TargetFiles(root, paths, count_skipped(root, recursive=recursive))
+
+
+def _skipped(root: Path, folders: list[str], *, recursive: bool) -> Skipped:
+    """Return what is skipped beside and in class folders, which may themselves be links."""
+    inside = (count_skipped(root / name, recursive=recursive) for name in folders)
+    return sum(inside, count_skipped(root, recursive=False))
 
 
 def unreadable(paths: tuple[Path, ...]) -> list[Rejected]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scda.adapt.config import TrainConfig
+from scda.adapt.config import OPTIONS, TrainConfig
 from scda.adapt.data.dataset import Job
 from scda.adapt.demo.backbone import train_backbone
 from scda.adapt.demo.data import write_handwritten_digits, write_printed_digits
@@ -41,8 +41,10 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
         reporter: Reporter of the progress.
 
     Raises:
-        UsageError: If `out` holds anything but a demo, or a demo and `overwrite` is False.
+        UsageError: If `out` holds anything but a demo, or a demo and `overwrite` is False, or
+            the seed is out of range.
     """
+    OPTIONS["seed"].check(seed)
     _make_room(out, overwrite=overwrite)
     source, target, labelled = out / "source", out / "target", out / "labelled"
     weights = out / "backbone.safetensors"

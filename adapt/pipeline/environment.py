@@ -9,6 +9,7 @@ from typing import Any
 
 from scda.adapt.data.dataset import Job
 from scda.adapt.runtime.device import select_device
+from scda.models.files import real_path
 
 _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "timm", "numpy")
 
@@ -16,8 +17,8 @@ _LIBRARIES = ("scda", "torch", "onnxruntime-gpu", "onnxruntime", "faiss-cpu", "t
 def environment(job: Job) -> dict[str, Any]:
     """Return paths, versions, host, device and time of a run, for config.json and bundle.json."""
     return {
-        "source": str(job.source.resolve()),
-        "target": str(job.target.resolve()),
+        "source": str(real_path(job.source)),
+        "target": str(real_path(job.target)),
         "versions": dict(_installed()),
         "host": platform.node(),
         "python": platform.python_version(),

@@ -29,6 +29,7 @@ from scda.adapt.training.algorithm import Adapted, adapt
 from scda.adapt.training.finetune import ImageInputs, trained_backbone
 from scda.adapt.training.runner import Callbacks
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
+from scda.models.cpus import num_workers
 from scda.models.errors import GateError
 from scda.models.networks.backbones import Backbone
 
@@ -160,7 +161,7 @@ def _image_inputs(data: Data, backbone: Backbone, config: TrainConfig) -> ImageI
         data.source_images,
         data.target_images,
         layers=config.finetune,
-        workers=config.workers or distributed.cpus(),
+        workers=num_workers(config.workers, config.batch_size) or distributed.cpus(),
     )
 
 

@@ -1,11 +1,15 @@
 """Signals that stop a run: the first waits for the step under way, the second acts at once."""
 
+import os
 import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+_SECONDS_TO_SPEAK = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -69,3 +73,42 @@ class DeferredSignals:
     def _restore(self) -> None:
         while self._previous:
             signal.signal(*self._previous.popitem())
+
+
+@contextmanager
+def ended_within(seconds: float, last_words: Callable[[], object]) -> Iterator[None]:
+    """End the process some time after a SIGTERM in the block, if it has not ended by then.
+
+    Python runs a handler in the main thread alone, between two of its own instructions: not while
+    a library computes, nor while a pool of threads finishes its work. What is left behind is what
+    `kill -9` would leave.
+
+    Args:
+        seconds: Time for the handler and all cleaning up, from the signal on.
+        last_words: Called before the process is ended inside the block.
+    """
+    heard, wake = os.pipe()
+    os.set_blocking(wake, False)
+    terminated, left = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        with os.fdopen(heard, "rb", buffering=0) as signals:
+            while number := signals.read(1):
+                if number[0] == signal.SIGTERM:
+                    terminated.set()
+                    time.sleep(seconds)
+                    if not left.is_set():  # in a thread, for nobody may read what is written
+                        speaker = threading.Thread(target=last_words, daemon=True)
+                        speaker.start()
+                        speaker.join(_SECONDS_TO_SPEAK)
+                    os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    before = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        left.set()
+        if not terminated.is_set():  # else the end of the interpreter is watched, too
+            signal.set_wakeup_fd(before)
+            os.close(wake)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scda.models.errors import UsageError
+from scda.models.files import real_path
 
 MODES = ("copy", "hardlink", "symlink")
 ONE_DISK = "hard links work within one disk only; use --mode copy"
@@ -79,9 +80,9 @@ class ClassFolders:
         if self._mode == "copy":
             shutil.copy2(file, place)
         elif self._mode == "hardlink":
-            os.link(file.resolve(), place)
+            os.link(real_path(file), place)
         else:
-            place.symlink_to(file.resolve())
+            place.symlink_to(real_path(file))
 
 
 def _free(stem: str, ending: str, taken: dict[str, int]) -> str:

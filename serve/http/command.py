@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from scda.models.cache import user_cache
-from scda.models.cpus import usable_cpus
+from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
+from scda.models.files import real_path
 
 # Repeated here, because importing the service would import all of BentoML.
 SERVICE, SERVICE_NAME = "scda.serve.service:Classifier", "scda"
@@ -30,8 +31,8 @@ def serve_command(
         workers: Number of server processes; they share the CPUs evenly.
 
     Raises:
-        UsageError: If the server cannot listen on this host and port, `workers` is below 1, or
-            there is no folder for BentoML's files.
+        UsageError: If the server cannot listen on this host and port, `workers` is below 1
+            or above what the machine can use, or there is no folder for BentoML's files.
     """
     address = "127.0.0.1" if host == "localhost" else host
     _check(address, port, workers)
@@ -44,13 +45,15 @@ def serve_command(
         "BENTOML_HOME": os.environ.get("BENTOML_HOME") or str(user_cache() / f"bentoml-{port}"),
         "BENTOML_DO_NOT_TRACK": "True",
     }
-    forced = {"SCDA_BUNDLE": str(bundle.resolve()), _OPTIONS: options}
+    forced = {"SCDA_BUNDLE": str(real_path(bundle)), _OPTIONS: options}
     return argv, {**defaults, **os.environ, **forced}
 
 
 def _check(address: str, port: int, workers: int) -> None:
-    if workers < 1:
-        raise UsageError(f"{workers} workers: expected 1 or more")
+    most = num_workers(workers, workers)  # each one loads the model
+    if workers < 1 or workers > most:
+        expected = "1 or more" if workers < 1 else f"at most {most} on this machine"
+        raise UsageError(f"{workers} workers: expected {expected}")
     if not 1 <= port <= 65535:
         raise UsageError(f"port {port}: expected a number from 1 to 65535")
     try:

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.models.cpus import usable_cpus
+from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.names import Names
@@ -52,7 +52,7 @@ class InferenceQueue:
         """Create an empty queue."""
         self.predictor, self.settings, self.names = predictor, settings, NamesWatcher(predictor)
         self._metrics = metrics
-        threads = settings.threads or usable_cpus()
+        threads = num_workers(settings.threads, settings.queue) or usable_cpus()
         self._decoders = ThreadPoolExecutor(threads, "scda-decode")
         self._batcher = Batcher(
             self._run_batch,

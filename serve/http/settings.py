@@ -7,6 +7,8 @@ from pathlib import Path
 from scda.models.errors import UsageError
 from scda.models.images import MAX_BYTES, MAX_PIXELS
 
+_MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -67,6 +69,7 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
 
 def _count(environment: Mapping[str, str], name: str, default: int, *, least: int = 1) -> int:
     text = environment.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and int(text) >= least):
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    if not (is_number and int(text) >= least):
         raise UsageError(f"{name} is {text!r}; expected a whole number, {least} or more")
     return int(text)

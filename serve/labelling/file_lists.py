@@ -1,5 +1,6 @@
 """The files to label from a list of names, in its order."""
 
+import codecs
 import os
 import shutil
 import sys
@@ -11,10 +12,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from scda.models.errors import UsageError
+from scda.models.files import real_path
+from scda.models.folders import Skipped
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles, find_local_files
 
 STDIN = "-"
 _CHUNK = 1 << 16  # bytes read at once
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,12 @@ class ListedFiles:
         """Yield every selected name; a name without a file becomes a row with an error.
 
         Raises:
-            UsageError: If an output would replace a file of the list.
+            UsageError: If an output would replace a file of the list, or the list is UTF-16.
         """
         output_names = {out.name for out in self.outputs}
         for name in filter(self.selection.includes, filter(None, self._names())):
             path = Path(name)
-            if path.name in output_names and path.resolve() in self.outputs:
+            if path.name in output_names and real_path(path) in self.outputs:
                 raise UsageError(f"{path}: an output would replace a file that is to be labelled")
             yield name, path
 
@@ -48,19 +52,23 @@ class ListedFiles:
         """Properties that a resumed labelling must share, as plain JSON values."""
         return {"inputs": ["a list", str(self.root)], **vars(self.selection)}
 
-    def count_hidden(self) -> int:
-        """Return 0: a listed file is never skipped."""
-        return 0
+    def count_skipped(self) -> Skipped:
+        """Return zeros: a listed file is never skipped."""
+        return Skipped()
 
     def _names(self) -> Iterator[str]:
+        """Yield the names; those between line breaks may come from Windows: a BOM, and CR LF."""
         self.file.seek(0)
-        end = b"\0" if b"\0" in self.file.read(_CHUNK) else b"\n"
-        self.file.seek(0)
+        head = self.file.read(_CHUNK)
+        if head.startswith(_UTF_16):
+            raise UsageError("the list of files is UTF-16 text; save it as UTF-8")
+        end, carriage = (b"\0", b"") if b"\0" in head else (b"\n", b"\r")
+        self.file.seek(len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0)
         left = b""
         while chunk := self.file.read(_CHUNK):
             *names, left = (left + chunk).split(end)
-            yield from map(os.fsdecode, names)
-        yield os.fsdecode(left)
+            yield from (os.fsdecode(name.removesuffix(carriage)) for name in names)
+        yield os.fsdecode(left.removesuffix(carriage))
 
 
 @contextmanager
@@ -100,7 +108,7 @@ def open_file_list(
     Raises:
         UsageError: If the list cannot be read.
     """
-    places = frozenset(path.resolve() for path in outputs)
+    places = frozenset(real_path(path) for path in outputs)
     with ExitStack() as stack:
         try:
             file = sys.stdin.buffer if source == STDIN else stack.enter_context(open(source, "rb"))

@@ -1,11 +1,12 @@
 """Label files on this machine: one row per file, in sorted order, in constant memory."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from scda.models.cpus import usable_cpus
+from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import DataError, UsageError
 from scda.models.predictor import Predictor
 from scda.serve.labelling.file_lists import ListedFiles, open_files
@@ -31,6 +32,7 @@ from scda.serve.labelling.summary import Summary, Tally
 
 # On CPUs each core has its own batch; larger ones are no faster and take more memory.
 _BATCH_SIZE = {"cpu": 8, "cuda": 32}
+_MAX_BATCH_SIZE = 1024  # 154 MB of pixels, in each of the batches that run in parallel
 _FEW = 200  # files; below, starting processes takes longer than decoding
 
 
@@ -62,7 +64,7 @@ def label(
         files_from: List of files instead of inputs, or `-` for standard input.
         batch_size: Number of files per call of the model; None suits the provider.
         workers: Number of decoding processes; 0 decodes in this process. None uses all available
-            CPUs, or 0 for few files.
+            CPUs, or 0 for few files. Never more than batches, or 4 per CPU.
         resume: Whether to continue a stopped labelling with the same first output.
         max_errors: Largest number of failed files.
         on_progress: Called after each batch with the numbers of files done, in total and failed.
@@ -72,18 +74,18 @@ def label(
             labelling differs.
         DataError: If there is no file to label, or too many failed.
     """
-    check_options(predictor, options)
+    check_options(predictor, options, batch_size, workers)
     found = expand_patterns(inputs, selection)
     check_outputs(outs, options, found)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = _count(files, inputs or [files_from])
-        hidden, started, tally = files.count_hidden(), time.monotonic(), Tally()
+        skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
         size = batch_size or _BATCH_SIZE[predictor.session.provider]
         job = _job(predictor, files, options, size)
         with (
             open_journal(written(outs, options), job, resume=resume) as journal,
-            running_batches(predictor, _processes(workers, total), options) as (start, ahead),
+            running_batches(predictor, _processes(workers, total, size), options) as (start, ahead),
             write_rows(outs, about, options) as write,
         ):
 
@@ -102,7 +104,7 @@ def label(
                 take(rows)
         summary = Summary(
             **tally.counts(),
-            hidden=hidden,
+            **vars(skipped),
             resumed=resumed,
             seconds=time.monotonic() - started,
             provider=predictor.session.provider,
@@ -137,10 +139,10 @@ def label_rows(
         UsageError: If an input or option is wrong. This and the next are raised by the call.
         DataError: If there is no file to label.
     """
-    check_options(predictor, options)
+    check_options(predictor, options, batch_size, workers)
     files = find_local_files(inputs, (), selection)
-    processes = _processes(workers, _count(files, inputs))
     size = batch_size or _BATCH_SIZE[predictor.session.provider]
+    processes = _processes(workers, _count(files, inputs), size)
     return _streamed(predictor, files, processes, options, size)
 
 
@@ -185,12 +187,21 @@ def _job(
     }
 
 
-def check_options(predictor: Predictor, options: Options) -> None:
-    """Check the options of rows against a bundle.
+def check_options(
+    predictor: Predictor,
+    options: Options,
+    batch_size: int | None = None,
+    workers: int | None = None,
+) -> None:
+    """Check the options of rows against a bundle, and the numbers of files and processes.
 
     Raises:
-        UsageError: If the confidence is out of range, or `top` exceeds the number of classes.
+        UsageError: If a number is out of range, or `top` exceeds the number of classes.
     """
+    if batch_size is not None and not 1 <= batch_size <= _MAX_BATCH_SIZE:
+        raise UsageError(f"--batch-size {batch_size}; expected 1 to {_MAX_BATCH_SIZE}")
+    if workers is not None and workers < 0:
+        raise UsageError(f"--workers {workers}; expected 0 or more")
     if not 0 <= options.min_confidence <= 1:
         raise UsageError(f"--min-confidence {options.min_confidence:g}; expected 0 to 1")
     num_classes = len(predictor.active_classes)
@@ -211,6 +222,6 @@ def _about(
     )
 
 
-def _processes(workers: int | None, files: int) -> int:
+def _processes(workers: int | None, files: int, batch_size: int) -> int:
     few = 0 if files < _FEW else usable_cpus()
-    return few if workers is None else workers
+    return few if workers is None else num_workers(workers, math.ceil(files / batch_size))

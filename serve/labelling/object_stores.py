@@ -12,7 +12,7 @@ from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.folders import depth_first, is_hidden
+from scda.models.folders import depth_first, is_hidden, walk
 from scda.models.images import MAX_BYTES, read_bytes
 from scda.serve.labelling.sources import FileSelection
 
@@ -95,6 +95,11 @@ class StoredFiles:
             raise UsageError(f"{self.uri}: no such file or folder")
         if kind == FileType.File:
             yield root
+        elif isinstance(system, LocalFileSystem):  # a single broken link would end its listing
+            selection = self.selection
+            follow_links = selection.follow_links
+            found = walk(Path(root), recursive=selection.recursive, follow_links=follow_links)
+            yield from map(str, found)
         else:
             list_names = partial(_list_folder, system)
             try:
@@ -105,8 +110,8 @@ class StoredFiles:
 
 def _list_folder(system: FileSystem, folder: str) -> list[str]:
     """Return the names of the visible files and folders in a folder, as `depth_first` expects."""
-    marks = {FileType.File: "", FileType.Directory: "/"}
     entries = system.get_file_info(FileSelector(folder.rstrip("/")))
-    visible = [entry for entry in entries if not is_hidden(entry.base_name) and entry.type in marks]
+    visible = [entry for entry in entries if not is_hidden(entry.base_name)]
     visible.sort(key=lambda entry: entry.base_name)
-    return [entry.base_name + marks[entry.type] for entry in visible]
+    marks = {FileType.Directory: "/"}  # whatever else there is counts as a file, as in `walk`
+    return [entry.base_name + marks.get(entry.type, "") for entry in visible]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import UsageError
-from scda.models.files import atomic_file, write_atomically, write_errors
+from scda.models.files import atomic_file, real_path, write_atomically, write_errors
 from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
 from scda.serve.labelling.formats.lines import write_csv
 from scda.serve.labelling.formats.registry import (
@@ -91,13 +91,13 @@ def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path])
         if path.is_dir() or not path.parent.is_dir():
             found = "is a folder" if path.is_dir() else f"no folder {path.parent}"
             raise UsageError(f"{path}: {found}; expected a file name in an existing folder")
-    files = [path.resolve() for path in replaced(outs, options)]
+    files = [real_path(path) for path in replaced(outs, options)]
     twice = [path for path, count in Counter(files).items() if count > 1]
     if twice or list(outs).count(STDOUT) > 1:
         raise UsageError(f"the same output is given twice: {twice[0] if twice else STDOUT}")
     if options.sort_into:
         check_sort(options.sort_into, options.mode, inputs)
-        inside = [path for path in files if options.sort_into.resolve() in path.parents]
+        inside = [path for path in files if real_path(options.sort_into) in path.parents]
         if inside:
             raise UsageError(
                 f"{inside[0]}: inside the folder to sort into; expected a file elsewhere"

@@ -1,12 +1,13 @@
 """Labelled files copied or linked into class folders, with a manifest of their places."""
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import atomic_file, write_errors
+from scda.models.files import atomic_file, real_path, write_errors
 from scda.models.names import UNKNOWN
 from scda.serve.files.class_folders import ONE_DISK, ClassFolders, check_mode, folder_names
 from scda.serve.labelling.formats.lines import csv_lines
@@ -25,9 +26,9 @@ def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
             is unknown, or hard links would cross disks.
     """
     check_mode(mode)
-    place = folder.resolve()
+    place = real_path(folder)
     for root in inputs:
-        if root.resolve() in (place, *place.parents):
+        if real_path(root) in (place, *place.parents):
             raise UsageError(f"{folder}: inside {root}; expected a folder outside the inputs")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; expected a new or empty folder to sort into")
@@ -107,7 +108,7 @@ class _Sorter:
         try:
             return (*columns, self._folders.place(file, name).as_posix(), "")
         except UsageError:
-            if file.is_file():
+            if os.path.isfile(file):
                 raise
             return (*columns, "", "unreadable")  # it vanished after it was labelled
 

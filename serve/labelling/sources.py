@@ -1,6 +1,7 @@
 """The local files of a labelling, and the path of each in its row."""
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from scda.models.errors import UsageError
-from scda.models.folders import count_hidden, walk
+from scda.models.files import real_path
+from scda.models.folders import Skipped, count_skipped, walk
 from scda.serve.labelling.formats.registry import HEADS
 from scda.serve.labelling.journal import job_files
 from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
@@ -69,20 +71,24 @@ class LocalFiles:
         """Properties that a resumed labelling must share, as plain JSON values."""
         return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.selection)}
 
-    def count_hidden(self) -> int:
-        """Return the number of hidden files and folders that are skipped."""
+    def count_skipped(self) -> Skipped:
+        """Return the numbers of hidden files, and of linked folders, that are skipped."""
         ours = {path.name for out in self.outputs for path in job_files(out)}
-        return sum(
-            count_hidden(root, recursive=self.selection.recursive, ours=ours)
+        selection = self.selection
+        counts = (
+            count_skipped(
+                root, recursive=selection.recursive, follow_links=selection.follow_links, ours=ours
+            )
             for root in self.roots
-            if root.is_dir()
+            if os.path.isdir(root)
         )
+        return sum(counts, Skipped())
 
     def _all(self) -> Iterator[tuple[str, Path]]:
         only, selection = self._only_folder, self.selection
         for root in self.roots:
             paths: Iterable[Path] = [root]  # a file that has vanished still gets a row
-            if root.is_dir():
+            if os.path.isdir(root):
                 paths = walk(
                     root, recursive=selection.recursive, follow_links=selection.follow_links
                 )
@@ -92,7 +98,7 @@ class LocalFiles:
 
     @property
     def _only_folder(self) -> Path | None:
-        return self.roots[0] if len(self.roots) == 1 and self.roots[0].is_dir() else None
+        return self.roots[0] if len(self.roots) == 1 and os.path.isdir(self.roots[0]) else None
 
     @cached_property
     def _output_names(self) -> set[str]:
@@ -100,7 +106,9 @@ class LocalFiles:
 
     def _is_output(self, path: Path) -> bool:
         # Names are compared first: resolving every path costs more than walking.
-        if path.name not in self._output_names or path.resolve() not in self.outputs:
+        if path.name not in self._output_names or real_path(path) not in self.outputs:
+            return False
+        if not os.path.isfile(path):  # a link to the place of an output that is not there yet
             return False
         with path.open("rb") as file:
             head = file.read(max(map(len, _HEADS)))
@@ -124,7 +132,7 @@ def find_local_files(
     """
     found = expand_patterns(roots, selection)
     for path in found:
-        if not path.exists():
+        if not os.path.lexists(path):  # a broken link gets a row, as in a folder
             raise UsageError(f"{path}: no such file or folder")
     resolved = [_place(path) for path in found]
     counts = Counter(resolved)
@@ -134,13 +142,14 @@ def find_local_files(
                 f"{path}: inside another input; its files would be labelled twice; "
                 "remove one of the two"
             )
-    return LocalFiles(tuple(found), frozenset(path.resolve() for path in outputs), selection)
+    return LocalFiles(tuple(found), frozenset(real_path(path) for path in outputs), selection)
 
 
 def expand_patterns(roots: Sequence[Path], selection: FileSelection = ALL_FILES) -> list[Path]:
     """Return the inputs with patterns replaced by their sorted matches.
 
-    As in a folder, only files and folders count, and linked folders only with `follow_links`.
+    As in a folder, whatever is no folder counts as a file, and linked folders count only with
+    `follow_links`.
 
     Raises:
         UsageError: If a pattern matches nothing.
@@ -150,13 +159,13 @@ def expand_patterns(roots: Sequence[Path], selection: FileSelection = ALL_FILES)
 
 def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
     """Return the matches of a pattern; the literal name of an existing file is not a pattern."""
-    if root.exists() or not glob.has_magic(str(root)):
+    if os.path.lexists(root) or not glob.has_magic(str(root)):
         return [root]
     fixed = next(n for n, part in enumerate(root.parts) if glob.has_magic(part))
     found = [
         path
         for path in map(Path, sorted(glob.glob(str(root), recursive=True)))
-        if (path.is_file() or path.is_dir()) and (follow_links or not _is_linked(path, fixed))
+        if follow_links or not _is_linked(path, fixed)
     ]
     if not found:
         raise UsageError(f"{root}: matches no file and no folder")
@@ -167,9 +176,9 @@ def _is_linked(path: Path, fixed: int) -> bool:
     """Return whether a folder of a path is a link, except within its first `fixed` parts."""
     ends = range(fixed + 1, len(path.parts) + 1)
     folders = (Path(*path.parts[:end]) for end in ends)
-    return any(folder.is_symlink() and folder.is_dir() for folder in folders)
+    return any(folder.is_symlink() and os.path.isdir(folder) for folder in folders)
 
 
 def _place(path: Path) -> Path:
     """Return the location of an input; a link to a file counts as a file of its own."""
-    return path.resolve() if path.is_dir() else path.parent.resolve() / path.name
+    return real_path(path) if os.path.isdir(path) else real_path(path.parent) / path.name

@@ -55,6 +55,7 @@ class Summary:
     labels: dict[str, int]  # class label → files, most frequent first
     errors: dict[str, int]  # error code → files, most frequent first
     hidden: int  # files and folders skipped because their name starts with a dot
+    linked_folders: int  # links to folders that were not followed
     seconds: float
     provider: str  # cpu or cuda
     model_id: str
@@ -103,4 +104,9 @@ class Summary:
             *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
             *([f"{self.resumed:8}  resumed from an earlier labelling"] if self.resumed else []),
             *([f"{self.hidden:8}  hidden, skipped"] if self.hidden else []),
+            *(
+                [f"{self.linked_folders:8}  linked folders, skipped (see --follow-symlinks)"]
+                if self.linked_folders
+                else []
+            ),
         ]

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import UsageError
-from scda.models.folders import count_hidden, visible_folders, walk
+from scda.models.folders import Skipped, count_skipped, visible_folders, walk
 
 Names = list[str]
 
@@ -32,7 +32,7 @@ def test_sub_folders_can_be_left_out(tmp_path: Path) -> None:
 def test_hidden_files_and_folders_are_skipped_and_counted(tmp_path: Path) -> None:
     fill(tmp_path, "a.jpg", "._a.jpg", ".DS_Store", ".git/x/y", "b/.c.jpg", "b/.ipynb/z", "b/d.jpg")
     assert names(tmp_path) == ["a.jpg", "b/d.jpg"]
-    assert count_hidden(tmp_path) == 5
+    assert count_skipped(tmp_path) == Skipped(hidden=5)
 
 
 def test_a_folder_named_like_a_hidden_one_can_be_the_root(tmp_path: Path) -> None:
@@ -43,13 +43,6 @@ def test_a_folder_named_like_a_hidden_one_can_be_the_root(tmp_path: Path) -> Non
 def test_a_folder_sorts_by_its_name_alone(tmp_path: Path) -> None:
     fill(tmp_path, "a/1", "a-b", "a.jpg", "a0")
     assert names(tmp_path) == ["a/1", "a-b", "a.jpg", "a0"]
-
-
-def test_what_is_no_file_is_left_out(tmp_path: Path) -> None:
-    fill(tmp_path, "a.jpg")
-    os.mkfifo(tmp_path / "pipe.jpg")
-    (tmp_path / "broken.jpg").symlink_to("nowhere")
-    assert names(tmp_path) == ["a.jpg"]
 
 
 def test_a_linked_folder_that_goes_away_is_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -67,6 +60,9 @@ def test_links_to_files_count_and_links_to_folders_do_not(tmp_path: Path) -> Non
     (tmp_path / "link.jpg").symlink_to("real/a.jpg")
     (tmp_path / "real" / "up").symlink_to("..")
     assert names(tmp_path) == ["link.jpg", "real/a.jpg"]
+    assert count_skipped(tmp_path) == Skipped(linked_folders=1)
+    assert count_skipped(tmp_path, recursive=False) == Skipped()
+    assert count_skipped(tmp_path, follow_links=True) == Skipped()
 
 
 def test_linked_folders_are_followed_on_demand_each_once(tmp_path: Path) -> None:
@@ -76,20 +72,20 @@ def test_linked_folders_are_followed_on_demand_each_once(tmp_path: Path) -> None
     (tmp_path / "b").symlink_to(tmp_path / "a")
     (tmp_path / "c").symlink_to(tmp_path / "c")  # leads in a circle
     found = [path.relative_to(tmp_path).as_posix() for path in walk(tmp_path, follow_links=True)]
-    assert found == ["a/x.jpg"]
+    assert found == ["a/x.jpg", "c"]
     (tmp_path / "a").rename(tmp_path.parent / f"{tmp_path.name}-elsewhere")
     (tmp_path / "b").unlink()
     (tmp_path / "b").symlink_to(tmp_path.parent / f"{tmp_path.name}-elsewhere")
-    assert list(walk(tmp_path)) == []
-    assert list(walk(tmp_path, follow_links=True)) == [tmp_path / "b" / "x.jpg"]
+    assert list(walk(tmp_path)) == [tmp_path / "c"]
+    assert list(walk(tmp_path, follow_links=True)) == [tmp_path / "b" / "x.jpg", tmp_path / "c"]
 
 
-def test_what_is_no_regular_file_is_left_out(tmp_path: Path) -> None:
+def test_whatever_is_no_folder_counts_as_a_file(tmp_path: Path) -> None:
     fill(tmp_path, "a.jpg")
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "nowhere").symlink_to("missing")
     os.mkfifo(tmp_path / "pipe")
-    assert names(tmp_path) == ["a.jpg"]
+    assert names(tmp_path) == ["a.jpg", "circle", "nowhere", "pipe"]
 
 
 def test_an_empty_folder_has_no_files(tmp_path: Path) -> None:

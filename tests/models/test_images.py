@@ -299,7 +299,7 @@ def test_a_file_is_read_like_its_bytes(tmp_path: Path) -> None:
 def test_what_cannot_be_opened_is_unreadable(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "circle").symlink_to("circle")
-    with pytest.raises(ImageError, match=r"^cannot read: [^\n]+$") as caught:
+    with pytest.raises(ImageError, match=r"^(cannot read: [^\n]+|not a regular file)$") as caught:
         read_file(tmp_path / name)
     assert caught.value.code == "unreadable"
 

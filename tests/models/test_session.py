@@ -179,7 +179,7 @@ def test_batches_are_padded_for_a_gpu_alone(
 def test_calls_at_once_fill_the_cpus(
     model: Path, monkeypatch: pytest.MonkeyPatch, threads: int, provider: str, at_once: int
 ) -> None:
-    session = Session(model, provider="cpu", threads=threads)
     monkeypatch.setattr(session_module, "usable_cpus", lambda: 6)
+    session = Session(model, provider="cpu", threads=threads)
     session.provider = provider
     assert session.at_once == at_once

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow.dataset import dataset
 
 from scda.models.files import atomic_folder
+from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
 from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
 from scda.serve.labelling.label import check_options
@@ -69,7 +70,8 @@ def label_on_ray(
     check_summary(options.summary)
     outputs = [options.summary] if options.summary else []
     sources = find_sources(inputs, files_from, selection, outputs)
-    hidden = sum(source.count_hidden() for source in sources if isinstance(source, LocalFiles))
+    local = (source for source in sources if isinstance(source, LocalFiles))
+    skipped = sum((source.count_skipped() for source in local), Skipped())
     started = time.monotonic()
     with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
         gpus = use_gpus(ray, provider)
@@ -89,7 +91,7 @@ def label_on_ray(
     summary = Summary(
         labels=dict(labels.most_common()),
         errors=dict(errors.most_common()),
-        hidden=hidden,
+        **vars(skipped),
         seconds=time.monotonic() - started,
         provider="cuda" if gpus else "cpu",
         model_id=predictor.manifest.id,

@@ -8,6 +8,7 @@ from typing import Any
 from pyarrow.fs import FileSelector, FileType
 
 from scda.models.errors import DataError, UsageError
+from scda.models.files import real_path
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
 from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri
@@ -112,4 +113,4 @@ def _is_full(system: Any, folder: str) -> bool:
 def _is_in(inner: str, outer: str) -> bool:
     if is_uri(inner) or is_uri(outer):
         return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
-    return Path(outer).resolve() in (Path(inner).resolve(), *Path(inner).resolve().parents)
+    return real_path(Path(outer)) in (real_path(Path(inner)), *real_path(Path(inner)).parents)

@@ -73,7 +73,7 @@ def test_an_option_is_stated_once(tmp_path: Path) -> None:
     code = ONE_MORE.format(config=str(ROOT / "adapt" / "config.py"))
     assert run(code, tmp_path / "run.toml").splitlines() == [
         *("3", "5", "6", "7"),
-        "patience is 0; expected at least 1",
+        "patience is 0; expected at least 1 and at most 100000",
         "True True",
         "False",
     ]

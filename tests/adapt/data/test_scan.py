@@ -6,6 +6,7 @@ import pytest
 
 from scda.adapt.data.scan import scan_source, scan_target, unreadable
 from scda.models.errors import DataError, UsageError
+from scda.models.folders import Skipped
 from tests.bundles import picture
 
 Scan = Callable[[Path], object]
@@ -40,7 +41,7 @@ def test_hidden_files_and_folders_are_skipped_and_counted(tmp_path: Path) -> Non
     assert list(source.classes) == ["a", "b"]
     assert source.classes["b"] == ()
     assert target.paths == (tmp_path / "a/1.jpg",)
-    assert source.hidden == target.hidden == 4
+    assert source.skipped == target.skipped == Skipped(hidden=4)
 
 
 def test_target_files_come_depth_first_whatever_their_folders(tmp_path: Path) -> None:

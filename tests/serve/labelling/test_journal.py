@@ -93,7 +93,7 @@ def test_what_a_stopped_labelling_left_is_not_counted_as_hidden(
             [images], [images / "rows.csv"], FileSelection(recursive=recursive)
         )
         assert journal_path(images / "rows.csv").is_file()
-        assert inputs.count_hidden() == 1
+        assert inputs.count_skipped().hidden == 1
 
 
 def test_a_line_cut_off_by_a_kill_is_done_again(
