@@ -104,7 +104,8 @@ def label(
                 take(rows)
         summary = Summary(
             **tally.counts(),
-            **vars(skipped),
+            hidden=skipped.hidden,
+            linked_folders=skipped.linked_folders,
             resumed=resumed,
             seconds=time.monotonic() - started,
             provider=predictor.session.provider,

@@ -19,6 +19,7 @@ from scda.serve.http.command import serve_command
 from scda.serve.http.settings import Settings
 from scda.serve.labelling import label as label_module
 from scda.serve.labelling.label import label_rows
+from scda.serve.labelling.pipeline import running_batches
 from tests.bundles import picture
 from tests.hostile.conftest import Scda
 
@@ -47,11 +48,10 @@ def test_a_labelling_has_a_process_per_batch_at_most(
     predictor: Predictor, photos: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     asked: list[int] = []
-    running = label_module.running_batches
 
     def noted(predictor: Predictor, workers: int, *options: Any) -> Any:
         asked.append(workers)
-        return running(predictor, 0, *options)
+        return running_batches(predictor, 0, *options)
 
     monkeypatch.setattr(label_module, "running_batches", noted)
     assert len(list(label_rows(predictor, [photos], workers=workers, batch_size=2))) == 3
@@ -72,8 +72,9 @@ def test_numbers_out_of_range_are_refused(
     "name", ["batch_size", "image_size", "k_max", "k", "rounds", "restarts", "seed"]
 )
 def test_options_of_training_have_an_upper_bound(name: str) -> None:
+    options: dict[str, Any] = {name: HUGE}
     with pytest.raises(UsageError, match=rf"{name} is 1000000\d*; expected .*at most \d+"):
-        TrainConfig(**{name: HUGE})
+        TrainConfig(**options)
 
 
 @pytest.mark.parametrize("workers", [5000, HUGE])

@@ -91,7 +91,8 @@ def label_on_ray(
     summary = Summary(
         labels=dict(labels.most_common()),
         errors=dict(errors.most_common()),
-        **vars(skipped),
+        hidden=skipped.hidden,
+        linked_folders=skipped.linked_folders,
         seconds=time.monotonic() - started,
         provider="cuda" if gpus else "cpu",
         model_id=predictor.manifest.id,
