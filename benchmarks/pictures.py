@@ -71,9 +71,8 @@ def _draw(options: argparse.Namespace) -> None:
 def _planned(options: argparse.Namespace, tasks: Sequence[Task]) -> dict[str, Run]:
     """Return the run of every task with the seed of the options."""
     changes = suite.changed(options.set)
-    planned = suite.plan(
-        tasks, options.data, options.list.stem, options.preset, changes, options.seed + 1
-    )
+    measured = suite.Suite(options.list.stem, options.preset, changes)
+    planned = suite.plan(tasks, options.data, measured, options.seed + 1)
     return {run.name["task"]: run for run in planned if run.name["seed"] == options.seed}
 
 

@@ -1,11 +1,13 @@
 """Measure scda on a suite of open-set tasks: half of the classes are new, few, or none.
 
     python -m benchmarks.suite --data DIR --out FILE.jsonl [--seeds N] [--tasks PATTERN …]
-        [--kinds KIND …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE] [--jobs N]
+        [--kinds KIND …] [--method NAME …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE]
+        [--jobs N]
 
 Appends one JSON object per task and seed to the file, skips those that it already contains, and
-prints figures by group (family and kind). `--list` takes another list of tasks, for your own
-folders; `benchmarks/suites/development.toml` is an example.
+prints figures by group (family and kind). `--method` measures other methods on the same features,
+and prints one column for each. `--list` takes another list of tasks, for your own folders;
+`benchmarks/suites/development.toml` is an example.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -22,9 +25,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.open_set import results, runs
+from benchmarks.open_set.baselines import METHODS, measure_other
 from benchmarks.open_set.execute import features_of, records_of, say
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run
+from benchmarks.suites.comparison import OWN, comparison
 from benchmarks.suites.estimate import knn_agree
 from benchmarks.suites.summary import figure, summary
 from benchmarks.suites.tasks import DEVELOPMENT, KINDS, Task, read_tasks
@@ -32,6 +37,8 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.config_file import resolve
 from scda.models.cache import user_cache
 from scda.models.errors import ScdaError, UsageError
+
+_COUNTS = 16  # values of k that are tried for another method; every k would double the time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +59,9 @@ def _measure(options: argparse.Namespace) -> None:
         )
     tasks = chosen(read_tasks(options.list), options.tasks, options.kinds)
     changes = changed(options.set)
-    planned = plan(tasks, options.data, options.list.stem, options.preset, changes, options.seeds)
+    methods = list(dict.fromkeys(options.method))
+    suite = Suite(options.list.stem, options.preset, changes, methods)
+    planned = plan(tasks, options.data, suite, options.seeds)
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in planned if results.key(run.name) not in done]
     say(f"{len(planned)} runs, {len(planned) - len(missing)} already in {options.out}")
@@ -63,33 +72,51 @@ def _measure(options: argparse.Namespace) -> None:
         seconds = time.monotonic() - started
         say(f"{number} of {len(missing)}, {seconds:.0f} s: {_line(record)}")
     by_key = {results.key(record): record for record in results.read(options.out)}
-    print(summary([by_key[results.key(run.name)] for run in planned]))
+    print(tables([by_key[results.key(run.name)] for run in planned]))
 
 
-def plan(
-    tasks: Sequence[Task],
-    data: Path,
-    suite: str,
-    preset: str,
-    changes: Mapping[str, Any],
-    seeds: int,
-) -> list[Run]:
-    """Return the runs of all tasks with the first seed, then with the next one, and so on."""
-    variant = " ".join(f"{name}={changes[name]}" for name in sorted(changes)) or "main"
+@dataclass(frozen=True)
+class Suite:
+    """What is the same for all tasks and seeds."""
+
+    name: str  # of the list
+    preset: str
+    changes: Mapping[str, Any]  # in the preset
+    methods: Sequence[str] = (OWN,)
+
+    @property
+    def variant(self) -> str:
+        """Return the changes as a text, `main` without any."""
+        return " ".join(f"{name}={self.changes[name]}" for name in sorted(self.changes)) or "main"
+
+
+def plan(tasks: Sequence[Task], data: Path, suite: Suite, seeds: int) -> list[Run]:
+    """Return all methods of the first task, then of the next one; then all with the next seed."""
     lists = {task.name: task.lists(data) for task in tasks}
     planned = []
     for seed in range(seeds):
-        config = resolve({"preset": preset, "seed": seed, **changes})
+        config = resolve({"preset": suite.preset, "seed": seed, **suite.changes})
         _check_frozen(config)
         for task in tasks:
-            fields = {"protocol": suite, "study": "suite", "variant": variant, "task": task.name}
-            name = runs.name(config, **fields, family=task.family, kind=task.kind)
-            planned.append(Run(name, lists[task.name], config))
+            of_task = {"task": task.name, "family": task.family, "kind": task.kind}
+            for method in suite.methods:
+                fields = {"protocol": suite.name, "study": "suite", "variant": suite.variant}
+                name = runs.name(config, **fields, **of_task, method=method)
+                planned.append(Run(name, lists[task.name], config))
     return planned
+
+
+def tables(records: Sequence[Record]) -> str:
+    """Return the comparison if there are other methods, and the summary of scda."""
+    ours = [record for record in records if record["method"] == OWN]
+    parts = [comparison(records)] if len(ours) < len(records) else []
+    return "\n\n".join([*parts, *([summary(ours)] if ours else [])])
 
 
 def measure(run: Run, inputs: Inputs) -> Record:
     """Return the record of a run; estimate and truth are computed after training has ended."""
+    if run.name["method"] != OWN:
+        return measure_other(run, inputs, counts=_COUNTS)
     with threadpool_limits(1):
         trained = runs.train(inputs, run.config)
         agreement = knn_agree(inputs, trained.rounds[-1])
@@ -163,7 +190,7 @@ def _check_frozen(config: TrainConfig) -> None:
 def _line(record: Record) -> str:
     status = ", ".join(dict.fromkeys(record["status"]))
     return (
-        f"{record['task']}, seed {record['seed']}: {figure(record):.1f}, "
+        f"{record['method']}, {record['task']}, seed {record['seed']}: {figure(record):.1f}, "
         f"k* {record['k_star']} of {record['k_true']}, {status}"
     )
 
@@ -177,6 +204,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--tasks", nargs="+", default=[], help="names or patterns such as 'pacs-*'; default: all")
     add("--kinds", nargs="+", default=[], choices=KINDS, help="kinds of target; default: all")
     add("--seeds", type=int, default=1, help="runs of each task, seeds 0, 1, … (1)")
+    add(
+        "--method",
+        nargs="+",
+        default=[OWN],
+        choices=[OWN, *METHODS],
+        metavar="NAME",
+        help=f"{OWN} (default) or other methods, {', '.join(METHODS)}",
+    )
     add("--preset", default="robust", help="robust (default) or paper")
     add(
         "--set",

@@ -66,9 +66,10 @@ def minimise(
     config: TrainConfig,
     *,
     decay_from: float = 0,
+    adam: float = 0,
     unit: Sequence[Tensor] = (),
 ) -> None:
-    """Take `steps` steps of SGD.
+    """Take `steps` steps of SGD, or of Adam.
 
     Args:
         modules: Modules to train.
@@ -77,17 +78,22 @@ def minimise(
         config: Momentum, weight decay, and the rate if `decay_from` is 0.
         decay_from: Initial rate of the decay (1 + 10 p)^-0.75, with p from 0 to 1; 0 keeps the
             constant rate of scda.
+        adam: Rate of Adam, without weight decay; 0 takes SGD.
         unit: Weights (C, D) whose rows are scaled to length 1 before every step. Otherwise they
             would grow, and a long row changes its direction slowly.
     """
     parameters = nn.ModuleList(modules).train().parameters()
-    optimizer = torch.optim.SGD(
-        parameters,
-        lr=decay_from or config.lr,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
+    optimizer: torch.optim.Optimizer
+    if adam:
+        optimizer = torch.optim.Adam(parameters, lr=adam, fused=True)
+    else:
+        optimizer = torch.optim.SGD(
+            parameters,
+            lr=decay_from or config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=True,
+        )
     for step in range(steps):
         if decay_from:
             optimizer.param_groups[0]["lr"] = decay_from * (1 + _DECAY * step / steps) ** -_POWER

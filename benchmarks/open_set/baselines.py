@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from benchmarks.methods import dance, osbp, ovanet, pgl, shot, source_only, sta, uniot
+from benchmarks.methods import dance, osbp, ovanet, pgl, shot, source_only, sta, tim, uniot
 from benchmarks.methods.training import AUTHORS_RATE, UNKNOWN, Fit, Prediction
 from benchmarks.open_set.estimators import distances, mean_silhouette
 from benchmarks.open_set.results import Record
@@ -26,7 +26,7 @@ from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
 from scda.models.index import Features
 
-_MOST_COUNTS = 48
+MOST_COUNTS = 48  # values of k that are tried
 _MOST_POINTS = 5_000
 
 METHODS: dict[str, Fit] = {
@@ -38,6 +38,7 @@ METHODS: dict[str, Fit] = {
     "dance": dance.fit,
     "pgl": pgl.fit,
     "uniot": uniot.fit,
+    "tim": tim.fit,
     # The same methods with their authors' rate, which was chosen for ten times as many steps.
     "shot_1e-2": partial(shot.fit, decay_from=AUTHORS_RATE),
     "ovanet_1e-2": partial(ovanet.fit, decay_from=AUTHORS_RATE),
@@ -46,13 +47,21 @@ METHODS: dict[str, Fit] = {
 }
 
 
-def measure_other(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run; the truth is read after training has ended."""
+def measure_other(run: Run, inputs: Inputs, *, counts: int = MOST_COUNTS) -> Record:
+    """Return the record of a run; the truth is read after training has ended.
+
+    Args:
+        run: The run; its method is one of `METHODS`.
+        inputs: Features of both domains and labels of the source.
+        counts: Largest number of values of k that are tried.
+    """
     started = time.process_time()
     num_known = run.lists.num_known
     with threadpool_limits(1):
         prediction = predict(run.name["method"], inputs, run.config)
-        predicted, confidence = divided(prediction, inputs.target.numpy(), num_known, run.config)
+        predicted, confidence = divided(
+            prediction, inputs.target.numpy(), num_known, run.config, counts=counts
+        )
     seconds = time.process_time() - started
     truth = np.array(run.lists.truth)
     scored = Scored(
@@ -83,7 +92,12 @@ def predict(method: str, inputs: Inputs, config: TrainConfig) -> Prediction:
 
 
 def divided(
-    prediction: Prediction, backbone: Points, num_known: int, config: TrainConfig
+    prediction: Prediction,
+    backbone: Points,
+    num_known: int,
+    config: TrainConfig,
+    *,
+    counts: int = MOST_COUNTS,
 ) -> tuple[Labels, Features]:
     """Return labels (N,), with K and above for clusters of rejected images, and a confidence (N,).
 
@@ -95,19 +109,19 @@ def divided(
     if len(rejected):
         candidates = Candidates(empty_ids(), empty_ids(), rejected)
         points = cluster_space(prediction.features.numpy(), backbone, candidates, config)
-        clusters = _by_silhouette(points, config)
+        clusters = _by_silhouette(points, config, counts)
         labels[rejected] = num_known + clusters
         centres = np.stack([points[clusters == c].mean(axis=0) for c in range(clusters.max() + 1)])
         confidence[rejected] = -np.linalg.norm(points - centres[clusters], axis=1)
     return labels, confidence
 
 
-def _by_silhouette(points: Points, config: TrainConfig) -> Labels:
+def _by_silhouette(points: Points, config: TrainConfig, most_counts: int) -> Labels:
     """Return the k-means result with the largest mean silhouette; one cluster if none is defined.
 
     Source: Rousseeuw 1987.
     """
-    counts = counts_of_k(min(config.k_max, len(np.unique(points, axis=0)) - 1))
+    counts = counts_of_k(min(config.k_max, len(np.unique(points, axis=0)) - 1), most_counts)
     rng = np.random.default_rng(config.seed)
     rows = np.sort(rng.permutation(len(points))[:_MOST_POINTS])
     between = distances(points[rows])
@@ -120,8 +134,8 @@ def _by_silhouette(points: Points, config: TrainConfig) -> Labels:
     return np.asarray(np.unique(labels, return_inverse=True)[1], np.int64)
 
 
-def counts_of_k(most: int) -> list[int]:
-    """Return every k from 2 to `most`, or a grid that is finer for small k."""
-    if most <= _MOST_COUNTS:
+def counts_of_k(most: int, counts: int = MOST_COUNTS) -> list[int]:
+    """Return every k from 2 to `most`, or a grid of `counts` values that is finer for small k."""
+    if most <= counts:
         return list(range(2, most + 1))
-    return [int(k) for k in np.unique(np.geomspace(2, most, _MOST_COUNTS).round())]
+    return [int(k) for k in np.unique(np.geomspace(2, most, counts).round())]

@@ -11,6 +11,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.open_set.aggregate import Group, average, grouped, markdown, over_tasks, plain
 from benchmarks.open_set.results import Record
 
+MISSING = "missing"  # the group of all tasks with missing known classes
 BAD, GOOD = 75.0, 85.0  # percent: a run is bad below the first figure, good from the second on
 
 
@@ -22,7 +23,7 @@ def figure(record: Record) -> float:
 def group_of(record: Record) -> str:
     """Return family and kind; tasks with missing known classes form one group."""
     missing = record["kind"] == "missing"
-    return "missing" if missing else f"{record['family']} {record['kind']}"
+    return MISSING if missing else f"{record['family']} {record['kind']}"
 
 
 def summary(records: Sequence[Record]) -> str:
@@ -51,7 +52,7 @@ def _group_table(groups: Group) -> str:
 
 
 def _lines(groups: Group, records: Sequence[Record]) -> Iterable[str]:
-    of_kind = {group: members for group, members in groups.items() if group != "missing"}
+    of_kind = {group: members for group, members in groups.items() if group != MISSING}
     if of_kind:
         means = {group: over_tasks(members, "figure") for group, members in of_kind.items()}
         worst = min(means, key=lambda group: means[group])

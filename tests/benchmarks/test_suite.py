@@ -56,6 +56,25 @@ def test_every_task_has_a_record_and_is_not_run_again(
     assert "2 runs, 1 already in" in capsys.readouterr().err
 
 
+def test_methods_share_the_tasks_and_the_file(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    methods = ["--method", "source_only", "osbp"]
+    assert suite.main([*arguments, *methods, "--kinds", "half"]) == 0
+    assert suite.main([*arguments, *methods]) == 0
+    done = [(one["task"], one["method"]) for one in records(arguments)]
+    tasks = ("shapes-half", "shapes-none")
+    assert done == [(task, method) for task in tasks for method in methods[1:]]
+    out = capsys.readouterr().out
+    assert "| group | tasks | source_only | osbp |" in out
+    assert "knn_agree" not in out  # the summary is about scda
+
+    assert suite.main([*arguments, "--method", "scda", "osbp"]) == 0
+    out = capsys.readouterr().out
+    assert "Tasks on which a method is ahead of scda" in out
+    assert "knn_agree" in out
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -1,5 +1,6 @@
 """Every method on made-up features: known and unknown clusters, moved between the domains."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 
-from benchmarks.methods import dance, ovanet, pgl, shot, sta, uniot
+from benchmarks.methods import dance, ovanet, pgl, shot, sta, tim, uniot
 from benchmarks.methods.training import UNKNOWN, Prediction, Prototypes, minimise, total_steps
 from benchmarks.open_set import baselines
 from benchmarks.open_set.baselines import METHODS, divided, measure_other, predict
@@ -82,13 +83,16 @@ def test_a_method_takes_that_many_steps(
     made: Made, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
-    take = torch.optim.SGD.step
 
-    def counted(*given: Any) -> None:
-        steps.append(1)
-        take(*given)
+    def counting(take: Callable[..., Any]) -> Callable[..., None]:
+        def counted(*given: Any) -> None:
+            steps.append(1)
+            take(*given)
 
-    monkeypatch.setattr(torch.optim.SGD, "step", counted)
+        return counted
+
+    for optimizer in (torch.optim.SGD, torch.optim.Adam):
+        monkeypatch.setattr(optimizer, "step", counting(optimizer.step))
     # 17 is no multiple of PGL's nine later rounds, nor of SHOT's 15 labellings.
     config = TrainConfig(head_widths=(8,), pretrain_steps=5, round_steps=17, rounds=1)
     predict(method, made.inputs, config)
@@ -116,6 +120,8 @@ def test_many_values_of_k_are_a_grid_and_many_images_a_sample(
     grid = baselines.counts_of_k(649)
     assert grid[:4] == [2, 3, 4, 5]
     assert (len(grid) <= 48, grid[-1]) == (True, 649)
+    coarse = baselines.counts_of_k(40, 16)
+    assert (len(coarse) <= 16, coarse[:3], coarse[-1]) == (True, [2, 3, 4], 40)
     monkeypatch.setattr(baselines, "_MOST_POINTS", 30)
     rng = np.random.default_rng(0)
     truth = np.repeat(np.arange(4), 20)
@@ -278,3 +284,31 @@ def test_balanced_transport_fills_every_column() -> None:
     shares = uniot.balanced_transport(torch.rand(60, 4), sweeps=50)
     torch.testing.assert_close(shares.sum(dim=1), torch.ones(60))
     torch.testing.assert_close(shares.sum(dim=0), torch.full((4,), 15.0), atol=0.1, rtol=0)
+
+
+def test_spliced_features_lose_their_largest_and_smallest_values() -> None:
+    features = torch.arange(20.0).flip(0)[None]
+    mixed = tim.spliced(features, torch.full((1, 20), -1.0))
+    replaced = (mixed == -1).nonzero()[:, 1].tolist()
+    assert replaced == [0, 1, 2, 18, 19]  # 15% and 10% of 20
+    assert mixed[0, 3:18].tolist() == features[0, 3:18].tolist()
+
+
+def test_negatives_mix_two_classes_and_have_labels_behind_the_known_ones() -> None:
+    labels = torch.arange(3).repeat_interleave(4)
+    # A class has its own value in every feature, so what is spliced in tells its class.
+    source = Labelled(labels[:, None].float().expand(-1, 20).contiguous(), labels)
+    negatives = tim.negative_classes(source, 6, 0, torch.Generator().manual_seed(0))
+    assert len(negatives.features) == 6 * 20
+    assert all(len(row.unique()) == 2 for row in negatives.features)
+    assert negatives.labels.unique().tolist() == list(range(3, 9))
+
+
+def test_inheritance_pushes_to_the_side_of_the_weight_and_to_one_class_of_it() -> None:
+    known, negative = torch.tensor([[9.0, -9.0, -9.0, -9.0]]), torch.tensor([[-9.0, -9, 9, -9]])
+    one, zero = torch.ones(1), torch.zeros(1)
+    assert tim.inheritance(known, one, 2).item() == pytest.approx(0, abs=1e-4)
+    assert tim.inheritance(negative, zero, 2).item() == pytest.approx(0, abs=1e-4)
+    assert tim.inheritance(negative, one, 2).item() > 10
+    even = torch.tensor([[9.0, 9.0, -9.0, -9.0]])
+    assert tim.inheritance(even, one, 2).item() == pytest.approx(0.1 * np.log(2), rel=1e-3)
