@@ -4,6 +4,8 @@ A classifier judges every image by itself. Images of one class lie together in t
 features, in the target as well as in the source, so neighbours correct each other's errors.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
@@ -14,6 +16,8 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.models.errors import GateError
 from scda.models.index import normalised
+
+_Columns = NDArray[np.float64]
 
 _NEIGHBOURS = 5
 _SHARPNESS = 3  # power of the cosine, as in Iscen et al.
@@ -56,15 +60,29 @@ def propagate(logits: Points, graph: csr_array, alpha: float) -> Points:
     Source: Iscen et al. 2019, Eq. 11.
     """
     alone = softmax(logits.astype(np.float64), axis=1)
-    probs = np.maximum(_spread(alone, graph, alpha), _SMALLEST)
+    probs = np.maximum(spread(alone, graph, alpha), _SMALLEST)
     return np.asarray(np.log(probs / probs.sum(axis=1, keepdims=True)), np.float32)
 
 
-def _spread(columns: NDArray[np.float64], graph: csr_array, alpha: float) -> NDArray[np.float64]:
-    """Solve (I - alpha * graph) Z = columns by conjugate gradients."""
+def spread(columns: NDArray[np.floating[Any]], graph: csr_array, alpha: float) -> _Columns:
+    """Return columns after they have spread to neighbours, to theirs, and so on, (N, C).
+
+    The result is (1 - alpha) (I - alpha * graph)^-1 columns, found by conjugate gradients.
+
+    Args:
+        columns: Numbers of each image, (N, C).
+        graph: Symmetric graph whose eigenvalues are 1 or less, as `neighbour_graph` returns it.
+        alpha: Weight of the neighbours against the image's own numbers, 0 to below 1.
+
+    Raises:
+        GateError: If conjugate gradients do not converge.
+
+    Source: Zhou et al. 2004, "Learning with Local and Global Consistency".
+    """
     system = diags_array(np.ones(len(columns))) - alpha * graph
-    solved = np.empty_like(columns)
-    for number, column in enumerate(columns.T):
+    start = (1 - alpha) * columns.astype(np.float64)
+    solved = np.empty_like(start)
+    for number, column in enumerate(start.T):
         solved[:, number], unfinished = cg(system, column, x0=column)
         if unfinished:  # for an alpha below 1 the system is well conditioned and converges early
             raise GateError(

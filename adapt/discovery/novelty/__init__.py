@@ -1,1 +1,1 @@
-"""Which target images are new: two witnesses, one decision, in a whitened space."""
+"""Which target images are new: three witnesses, one decision, in a whitened space."""

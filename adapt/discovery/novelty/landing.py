@@ -4,24 +4,20 @@ Every source image spreads over the target images that are similar to it. Images
 receive their class; an image that no class lands on is an orphan.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.propagation import spread
 from scda.models.index import Ids, normalised
-
-_Columns = NDArray[np.floating[Any]]
 
 _TEMPERATURE = 0.035  # .02 to .05 do about the same
 _REACH = 0.9  # of the diffusion over the target's graph
-_STEPS = 30
-_SIMILAR = 0.5  # of the usual similarity to a class; below, a landing counts less
+_SIMILAR = 0.5  # of the usual similarity to a class; below, a class counts less
 _QUARTILE = 0.75
 _LEAST = 0.01
+_SMALLEST = 1e-9
 _BLOCK = 256  # source images at a time; (_BLOCK, M) similarities are held
 
 
@@ -39,20 +35,22 @@ def landing(source: Points, labels: Ids, target: Points, graph: csr_array) -> Po
     """
     num_known = int(labels.max()) + 1
     landed = np.stack(
-        [_spread(source[labels == label], target) for label in range(num_known)], axis=1
+        [_received(source[labels == label], target) for label in range(num_known)], axis=1
     )
-    return diffuse(landed * len(target) / num_known, graph)
+    return np.asarray(spread(landed * len(target) / num_known, graph, _REACH), np.float32)
 
 
-def similarity(source: Points, labels: Ids, target: Points, graph: csr_array) -> Points:
+def similarity(centres: Points, target: Points, graph: csr_array) -> Points:
     """Return the mean cosine of an image's surroundings to every class's centre, (M, K).
 
-    Arguments are those of `landing`.
+    Args:
+        centres: Centres of the known classes, of length 1, (K, D).
+        target: Points of the target, of length 1, (M, D).
+        graph: Neighbour graph of the target.
     """
-    of_class = [source[labels == label].mean(axis=0) for label in range(int(labels.max()) + 1)]
-    cosines = target @ normalised(np.stack(of_class)).T
-    surrounding = diffuse(np.ones((len(target), 1)), graph)
-    return np.asarray(diffuse(cosines, graph) / np.maximum(surrounding, 1e-9), np.float32)
+    surroundings = spread(np.ones((len(target), 1)), graph, _REACH)
+    cosines = spread(target @ centres.T, graph, _REACH)
+    return np.asarray(cosines / np.maximum(surroundings, _SMALLEST), np.float32)
 
 
 def believed(landed: Points, similar: Points) -> Points:
@@ -62,25 +60,29 @@ def believed(landed: Points, similar: Points) -> Points:
 
     Args:
         landed: As `landing` returns it, (M, K).
-        similar: As `similarity` returns it, (M, K).
+        similar: Similarity to the classes' centres in the source, (M, K).
     """
-    usual = max(float(np.quantile(similar.max(axis=0), _QUARTILE)), 1e-6)
-    weights = np.clip(similar / (_SIMILAR * usual), _LEAST, 1) ** 2
-    return np.asarray(landed * weights, np.float32)
+    return np.asarray(landed * credibility(similar, similar.max(axis=0)), np.float32)
 
 
-def diffuse(columns: _Columns, graph: csr_array) -> Points:
-    """Return columns spread over the graph to neighbours, and theirs, and so on, (M, C).
+def credibility(similar: Points, best: Points) -> Points:
+    """Return 1 where a similarity is at least half the usual one, and less below, to 1e-4.
 
-    Source: Zhou et al. 2004, "Learning with Local and Global Consistency".
+    Args:
+        similar: Similarities, of any shape.
+        best: Of every class the best similarity, (K,); their upper quartile is the usual one.
     """
-    spread = columns
-    for _ in range(_STEPS):
-        spread = _REACH * (graph @ spread) + (1 - _REACH) * columns
-    return np.asarray(spread, np.float32)
+    usual = max(float(np.quantile(best, _QUARTILE)), _SMALLEST)
+    return np.asarray(np.clip(similar / (_SIMILAR * usual), _LEAST, 1) ** 2, np.float32)
 
 
-def _spread(points: Points, target: Points) -> Points:
+def class_centres(points: Points, labels: Ids) -> Points:
+    """Return the centre of every class of the source, of length 1, (K, D)."""
+    means = [points[labels == label].mean(axis=0) for label in range(int(labels.max()) + 1)]
+    return normalised(np.stack(means))
+
+
+def _received(points: Points, target: Points) -> Points:
     """Return the mean share of each point that every target image receives, (M,)."""
     total = np.zeros(len(target), np.float64)
     for start in range(0, len(points), _BLOCK):

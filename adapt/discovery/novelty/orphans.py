@@ -1,9 +1,12 @@
-"""Whether anything is new in the target, and which images: one decision from two witnesses.
+"""Whether anything is new in the target, and which images: one decision from three witnesses.
 
 *Landing* needs no training and sees few new classes, but misleads where the domains lie far apart.
 *p(unknown)* of pre-training is trained on the whole target and knows better where much is new.
-Their evidence is added, as odds multiply; the cheapest cut through the target's neighbours then
-decides, so that a single odd image is no class. Too little evidence in all is nothing new.
+*Remoteness* from the known classes within the target has no domain gap to cross. Their evidence is
+added, as odds multiply. A random walk through the target's neighbours then decides: an image is new
+if walks from it end among new images more often than among those of any one known class. So images
+of a known class that resemble no source image come home to their class. Too little evidence in all
+is nothing new.
 """
 
 from dataclasses import dataclass
@@ -11,24 +14,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.special import softmax
+from scipy.special import expit, logit, softmax
 
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import nearest_others
-from scda.adapt.discovery.novelty.cut import cheapest_cut
-from scda.adapt.discovery.novelty.landing import believed, landing, similarity
+from scda.adapt.discovery.novelty.certain import best_two, certain_halves, typical
+from scda.adapt.discovery.novelty.landing import believed, class_centres, landing, similarity
+from scda.adapt.discovery.novelty.places import class_places, remoteness
+from scda.adapt.discovery.novelty.walk import walk
 from scda.models.index import Ids
 
 # Chosen on the development suite; docs/method.md says how well they hold.
-LEAST_EVIDENCE = 1.5  # nats times an average known class's images; less in all is nothing
+LEAST_EVIDENCE = 2.5  # nats times the images of a usual known class; less in all is nothing
 _LEAST_IMAGES = 3  # that form a class
-_WEIGHT = 1.3  # of landing's evidence beside that of p(unknown)
-_BIAS = 0.1  # nats towards new
 _FLOOR = 0.03  # of a landing, where an image of the class has about 1
 _MOST = 4.0  # nats of evidence that one image gives
-_PRICE = 1.0  # nats for an image whose neighbours all have the other label
+_REACH = 0.7  # of the walk
 _NEIGHBOURS = 10
-_FEWEST = 4  # images that make a class typical
 _SMALLEST = 1e-6
 _ODDS = 1 / 400  # p(unknown) is kept this far from 0 and 1
 
@@ -37,10 +39,10 @@ _ODDS = 1 / 400  # p(unknown) is kept this far from 0 and 1
 class Orphans:
     """The decision about every target image."""
 
-    posterior: Points  # (M, K) probabilities of the known classes, by both witnesses
+    posterior: Points  # (M, K) probabilities of the known classes, by landing and pre-training
     evidence: Points  # (M,) nats; positive for new
     new: NDArray[np.bool_]  # (M,)
-    total: float  # evidence of all new images per image of an average known class, before the gate
+    total: float  # evidence of all new images per image of a usual known class, before the gate
 
     @property
     def logits(self) -> Points:
@@ -64,18 +66,29 @@ def find_orphans(
         gate: Whether too little evidence in all means that nothing is new.
     """
     probabilities = softmax(logits.astype(np.float64), axis=1)
-    landed = landing(source, labels, target, graph)
-    trusted = believed(landed, similarity(source, labels, target, graph))
-    evidence = novelty_evidence(landed, trusted, probabilities)
-    new = cheapest_cut(evidence, nearest_others(target, _NEIGHBOURS), _PRICE)
-    total = float(evidence[new].sum() * landed.shape[1] / len(evidence))
+    landed, centres = landing(source, labels, target, graph), class_centres(source, labels)
+    trusted = believed(landed, similarity(centres, target, graph))
+    posterior = known_posterior(trusted, probabilities)
+    log_odds = logit(np.clip(probabilities[:, -1], _ODDS, 1 - _ODDS))
+    lacking, lacking_own = _lacking(trusted.max(axis=1)), _lacking(best_two(landed)[1])
+    certain = certain_halves(posterior.argmax(axis=1), lacking + log_odds)
+    # The zero of landing lies half-way between what certain images lack of their class and what
+    # they lack of the next one, which is what would be left had their class been unknown.
+    zero = (typical(lacking, certain) + typical(lacking_own, certain)) / 2
+    evidence = np.clip(log_odds + lacking - zero, -_MOST, _MOST)
+    places = class_places(target, posterior, evidence)
+    remote = remoteness(places, centres, target, graph, certain)
+    evidence = np.clip(log_odds + lacking - zero + remote, -_MOST, _MOST)
+    evidence = walked(posterior, evidence, nearest_others(target, _NEIGHBOURS))
+    new = evidence > 0
+    total = float(evidence[new].sum() / _usual_size(posterior[~new].argmax(axis=1)))
     if gate and (total < LEAST_EVIDENCE or new.sum() < _LEAST_IMAGES):
         new = np.zeros_like(new)
-    return Orphans(known_posterior(trusted, probabilities), evidence, new, total)
+    return Orphans(posterior, evidence, new, total)
 
 
 def known_posterior(landed: Points, probabilities: Points) -> Points:
-    """Return each image's probabilities of the known classes by both witnesses, (M, K).
+    """Return each image's probabilities of the known classes by landing and pre-training, (M, K).
 
     Args:
         landed: Landing of every class, (M, K).
@@ -85,35 +98,31 @@ def known_posterior(landed: Points, probabilities: Points) -> Points:
     return np.asarray(both / both.sum(axis=1, keepdims=True), np.float32)
 
 
-def novelty_evidence(landed: Points, trusted: Points, probabilities: Points) -> Points:
-    """Return the evidence that each image is new, (M,), in nats from -4 to 4.
+def walked(posterior: Points, evidence: Points, near: Ids) -> Points:
+    """Return the evidence that images are new after a random walk, (M,), in nats from -4 to 4.
 
-    The zero of landing is measured on the target: half-way between what the most certain images
-    receive of their class and what they receive of the best other one, which is what would be left
-    had their class been absent from the source.
+    It is the logarithm of how often walks from an image end among new images, over how often they
+    end among images of the known class that they end among most.
 
     Args:
-        landed: Landing of every class, (M, K).
-        trusted: The same, reduced where the class is not similar, (M, K).
-        probabilities: Probabilities of pre-training, (M, K + 1); the last is unknown.
+        posterior: Probabilities of the known classes, (M, K).
+        evidence: Evidence of every image by itself, (M,), in nats.
+        near: Rows of the nearest neighbours, (M, n).
     """
-    unknown = np.clip(probabilities[:, -1], _ODDS, 1 - _ODDS)
-    log_odds = np.log(unknown / (1 - unknown))
-    lacking = -np.log(trusted.max(axis=1) + _FLOOR)
-    without_own = -np.log(np.sort(landed, axis=1)[:, -2] + _FLOOR)
-    predicted = known_posterior(trusted, probabilities).argmax(axis=1)
-    certain = _certain_halves(predicted, lacking + log_odds)
-    typical = [[np.median(values[half]) for half in certain] for values in (lacking, without_own)]
-    zero = np.median(typical, axis=1).mean()
-    evidence = _WEIGHT * (lacking - zero) + log_odds + _BIAS
-    return np.asarray(np.clip(evidence, -_MOST, _MOST), np.float32)
+    unknown = expit(evidence)[:, None]
+    ends = np.maximum(
+        walk(np.hstack([posterior * (1 - unknown), unknown]), near, _REACH), _SMALLEST
+    )
+    ratio = np.log(ends[:, -1] / ends[:, :-1].max(axis=1))
+    return np.asarray(np.clip(ratio, -_MOST, _MOST), np.float32)
 
 
-def _certain_halves(predicted: Ids, doubt: Points) -> list[Ids]:
-    """Return the rows of each large enough class's half with the least doubt, or else all rows."""
-    halves = []
-    for label in np.unique(predicted):
-        members = np.flatnonzero(predicted == label)
-        if len(members) >= _FEWEST:
-            halves.append(members[np.argsort(doubt[members], kind="stable")][: len(members) // 2])
-    return halves or [np.arange(len(predicted))]
+def _lacking(landed: Points) -> Points:
+    """Return how much of a landing is lacking, in nats."""
+    return np.asarray(-np.log(landed + _FLOOR), np.float32)
+
+
+def _usual_size(predicted: Ids) -> float:
+    """Return the median size of the classes that are predicted, 1 or more."""
+    sizes = np.bincount(predicted)
+    return float(np.median(sizes[sizes > 0])) if sizes.any() else 1.0

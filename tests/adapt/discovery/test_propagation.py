@@ -5,7 +5,7 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.propagation import neighbour_graph, propagate
+from scda.adapt.discovery.propagation import neighbour_graph, propagate, spread
 
 # Conjugate gradients stop at a residual of 1e-5; alpha 0.98 makes up to 50 times that of it.
 SOLVER = 1e-3
@@ -114,6 +114,13 @@ def test_an_image_without_features_keeps_its_prediction() -> None:
     logits = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     spread = propagate(logits, neighbour_graph(points), 0.98)
     np.testing.assert_allclose(softmax(spread[8]), softmax(logits[8]), atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 0.9])
+def test_what_spreads_keeps_its_scale(alpha: float) -> None:
+    graph, columns = neighbour_graph(cloud()), cloud(seed=1)
+    expected = (1 - alpha) * spread_by_hand(columns.astype(np.float64), graph, alpha)
+    np.testing.assert_allclose(spread(columns, graph, alpha), expected, atol=SOLVER)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.9, 0.98])

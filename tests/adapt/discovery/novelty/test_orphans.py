@@ -6,10 +6,17 @@ from scipy.sparse import csr_array
 
 from scda.adapt.discovery.discover import Discovery, without_outputs
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.novelty.cut import cheapest_cut
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
-from scda.adapt.discovery.novelty.landing import believed, diffuse, landing
-from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans, known_posterior
+from scda.adapt.discovery.novelty.landing import believed, landing
+from scda.adapt.discovery.novelty.orphans import (
+    LEAST_EVIDENCE,
+    Orphans,
+    find_orphans,
+    known_posterior,
+    walked,
+)
+from scda.adapt.discovery.novelty.places import class_places, remoteness
+from scda.adapt.discovery.novelty.walk import walk
 from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.discovery.selection import Candidates, select
@@ -58,7 +65,7 @@ def test_too_little_evidence_is_nothing_unless_the_user_knows_better() -> None:
     assert not decided(target).new.any()
     found = decided(target, gate=False)
     assert found.new[-8:].all()
-    assert found.total < 1.5
+    assert found.total < LEAST_EVIDENCE
 
 
 @pytest.mark.parametrize(
@@ -110,13 +117,6 @@ def test_landing_without_neighbours_is_its_definition() -> None:
         assert found[image, label] == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
 
-def test_diffusion_of_a_symmetric_graph_is_close_to_its_dense_definition() -> None:
-    points = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    graph, columns = neighbour_graph(points), np.eye(20, dtype=np.float32)
-    expected = np.asarray(0.1 * np.linalg.inv(np.eye(20) - 0.9 * graph.toarray()), np.float32)
-    np.testing.assert_allclose(diffuse(columns, graph), expected, atol=0.05)
-
-
 def test_a_landing_where_the_class_is_not_similar_counts_less() -> None:
     landed = np.ones((2, 2), np.float32)
     similar = np.array([[0.8, 0.1], [-0.2, 0.8]], np.float32)
@@ -130,28 +130,68 @@ def test_the_posterior_multiplies_both_witnesses() -> None:
     np.testing.assert_allclose(found, [[0.05 / 0.15, 0.1 / 0.15]], rtol=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_the_cut_is_the_best_of_all_labellings(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    evidence = rng.normal(size=8).astype(np.float32)
+def test_a_group_that_touches_only_its_class_comes_home_and_one_that_stands_alone_does_not() -> (
+    None
+):
+    near = np.array([[1, 2], [0, 2], [0, 1], [0, 1], [1, 3], [6, 7], [5, 7], [5, 6]])
+    evidence = np.array([-3, -3, -3, 0.5, 0.5, 0.5, 0.5, 0.5], np.float32)
+    posterior = np.tile(np.array([0.9, 0.1], np.float32), (8, 1))
+    assert (walked(posterior, evidence, near) > 0).tolist() == [False] * 5 + [True] * 3
+
+
+def test_walks_that_end_among_several_classes_count_against_each_of_them() -> None:
+    near = np.array([[2, 3], [2, 3], [0, 1], [0, 1]])
+    evidence = np.zeros(4, np.float32)
+    one, several = np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]])
+    assert walked(one.repeat(4, axis=0).astype(np.float32), evidence, near) == pytest.approx(0)
+    found = walked(several.repeat(4, axis=0).astype(np.float32), evidence, near)
+    assert found == pytest.approx(np.log(2), abs=1e-5)
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.5, 0.9])
+def test_the_walk_is_its_definition(reach: float) -> None:
+    rng = np.random.default_rng(0)
     near = np.array(
-        [rng.choice(np.delete(np.arange(8), row), 3, replace=False) for row in range(8)]
+        [rng.choice(np.delete(np.arange(9), row), 3, replace=False) for row in range(9)]
     )
+    columns = rng.normal(size=(9, 2)).astype(np.float32)
+    steps = np.zeros((9, 9))
+    for row, others in enumerate(near):
+        for other in others:
+            steps[row, other] += 1
+            steps[other, row] += 1
+    steps /= steps.sum(axis=1, keepdims=True)
+    expected, reached = np.zeros((9, 2)), (1 - reach) * np.eye(9)
+    for _ in range(400):
+        expected += reached @ columns
+        reached = reach * reached @ steps
+    np.testing.assert_allclose(walk(columns, near, reach), expected, atol=1e-3)
 
-    def worth(labelling: tuple[bool, ...]) -> float:
-        border: int = sum(labelling[a] != labelling[b] for a in range(8) for b in near[a])
-        return float(evidence[list(labelling)].sum() - border / 3 / 2)
 
-    best = max(map(worth, itertools.product([False, True], repeat=8)))
-    found = tuple(cheapest_cut(evidence, near, 1.0).tolist())
-    assert worth(found) == pytest.approx(best, abs=0.02)
+def test_remoteness_is_measured_between_the_own_and_the_next_class() -> None:
+    places = np.eye(3, dtype=np.float32)[:2]
+    half_way = np.array([0.5, 0, 0.75**0.5], np.float32)
+    target = np.concatenate([places.repeat(4, axis=0), [half_way], np.eye(3)[2:]])
+    certain = [np.arange(4), np.arange(4, 8)]
+    alone = csr_array((10, 10))  # no neighbours
+    found = remoteness(places, places, target.astype(np.float32), alone, certain)
+    np.testing.assert_allclose(found, [-1] * 8 + [0, 1], atol=1e-5)
 
 
-def test_a_single_odd_image_is_no_class_and_a_hole_is_filled() -> None:
-    near = np.array([[b for b in range(6) if b != a] for a in range(6)])
-    lone = np.array([0.6, -1, -1, -1, -1, -1], np.float32)
-    assert not cheapest_cut(lone, near, 1.0).any()
-    assert cheapest_cut(-lone, near, 1.0).all()
+def test_the_place_of_a_class_that_looks_different_in_the_source_counts_less() -> None:
+    target = np.eye(6, dtype=np.float32).repeat(2, axis=0)
+    places, centres = np.eye(6, dtype=np.float32)[:5], np.eye(6, dtype=np.float32)[:5].copy()
+    centres[4] = np.eye(6)[5]
+    certain = [np.arange(2 * label, 2 * label + 2) for label in range(4)]
+    found = remoteness(places, centres, target, csr_array((12, 12)), certain)
+    np.testing.assert_allclose(found, [-1] * 8 + [1] * 4, atol=1e-3)
+
+
+def test_places_are_the_centres_of_images_that_are_known() -> None:
+    target = normalised(np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32))
+    posterior = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], np.float32)
+    found = class_places(target, posterior, np.array([-4, -4, -4, 4], np.float32))
+    np.testing.assert_allclose(found, np.eye(2), atol=1e-3)
 
 
 def logits_of(labels: list[int], outputs: int) -> Points:
