@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,33 @@ from numpy.typing import NDArray
 
 from scda.models.bundle import ClassInfo
 from scda.models.errors import GateError
+from scda.models.files import printable
 
 UNKNOWN = "unknown"  # id, label and kind of the answer in place of a dropped class
 
 _CURE = "restore the file from a copy, or delete it"
 
 
+# Characters that are shown as nothing or as space, besides those of the category of formats (Cf).
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
 def to_nfc(label: str) -> str:
-    """Return a label or folder name in composed Unicode; macOS writes accents decomposed."""
+    """Return a label or file name in composed Unicode; macOS writes accents decomposed."""
     return unicodedata.normalize("NFC", label)
+
+
+def folder_label(name: str) -> str:
+    """Return the label of the class in a folder: composed Unicode, other bytes as escapes."""
+    return to_nfc(printable(name))
+
+
+def as_seen(label: str) -> str:
+    """Return what a person sees of a label: composed, without what is shown as nothing."""
+    shown = "".join(c for c in to_nfc(label) if unicodedata.category(c) != "Cf")
+    return " ".join(_BLANK.sub(" ", shown).split())
 
 
 @dataclass(frozen=True)
@@ -101,7 +120,7 @@ def read_names(path: Path, class_ids: Sequence[str]) -> Names:
     try:
         names = Names(
             version=int(fields["version"]),
-            labels={str(k): str(v) for k, v in fields.get("labels", {}).items()},
+            labels={str(k): _text(v) for k, v in fields.get("labels", {}).items()},
             merges={str(k): str(v) for k, v in fields.get("merges", {}).items()},
             drops=frozenset(map(str, fields.get("drops", []))),
             history=tuple(map(_change, fields.get("history", []))),
@@ -122,6 +141,11 @@ def merge_matrix(names: Names, class_ids: Sequence[str]) -> tuple[list[str], NDA
     matrix = np.zeros((len(class_ids), len(remaining)), np.float32)
     matrix[np.arange(len(class_ids)), [remaining.index(target) for target in targets]] = 1
     return remaining, matrix
+
+
+def _text(label: Any) -> str:
+    """Return a label; half a surrogate pair, which JSON can hold, is no text."""
+    return str(label).encode().decode()
 
 
 def _change(fields: dict[str, Any]) -> Change:

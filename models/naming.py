@@ -15,7 +15,7 @@ from typing import Literal
 from scda.models.bundle import NAMES, ClassInfo, read_manifest
 from scda.models.errors import UsageError
 from scda.models.files import lock, remove_left_behind, write_atomically
-from scda.models.names import UNKNOWN, Change, ClassState, Names, read_names, to_nfc
+from scda.models.names import UNKNOWN, Change, ClassState, Names, as_seen, read_names, to_nfc
 
 MAX_LABEL = 200  # characters
 _LOCK_SECONDS = 10.0
@@ -80,8 +80,8 @@ class Naming:
         """Give a class a label; an empty label removes the given one.
 
         Raises:
-            UsageError: If there is no such class, it is merged or dropped, or the label is invalid
-                or taken.
+            UsageError: If there is no such class, it is merged or dropped, or the label is invalid,
+                taken, or the id of another class.
         """
         self._check_active(names, class_id)
         label, own = clean_label(label), self._own(class_id).label
@@ -127,7 +127,7 @@ class Naming:
         """Take a class back out of a merge or a drop, with its label if that is still free.
 
         Raises:
-            UsageError: If there is no such class, or both its given and its own label are taken.
+            UsageError: If there is no such class, or another one was given its label meanwhile.
         """
         label, own = names.state(class_id).label, self._own(class_id).label
         if label is None or self._holder(names, class_id, label):
@@ -171,21 +171,34 @@ class Naming:
             raise UsageError(f"{class_id} is dropped; restore it first")
 
     def _check_free(self, names: Names, class_id: str, label: str) -> None:
-        if label == UNKNOWN != self._own(class_id).label:
+        is_own, seen = label == self._own(class_id).label, as_seen(label)
+        if seen == UNKNOWN and not is_own:
             raise UsageError(
                 f"the label {UNKNOWN} is reserved for dropped classes; drop {class_id} instead"
+            )
+        if seen in self.class_ids and seen != class_id and not is_own:
+            raise UsageError(
+                f"{seen} is the id of another class; choose another label, or merge the two: "
+                f"{seen},{class_id}"
             )
         taken = self._holder(names, class_id, label)
         if taken:
             raise UsageError(
-                f"{taken} is called {label} already; choose another label, "
+                f"{taken} is called {label} already; choose another label for one of them, "
                 f"or merge the two: {taken},{class_id}"
             )
 
     def _holder(self, names: Names, class_id: str, label: str) -> str | None:
-        """Return the other active class that has this label, if any."""
+        """Return the other active class that looks the same by its label, if any.
+
+        Classes may keep the labels of the training, whatever these are: class folders may have the
+        names of ids, and a class that nobody named has its id for a label.
+        """
+        is_own = label == self._own(class_id).label
         others = [i for i in self.class_ids if i != class_id and names.resolve(i) == i]
-        return next((i for i in others if to_nfc(self.label(names, i)) == to_nfc(label)), None)
+        rivals = [i for i in others if i in names.labels or not is_own]
+        same = (i for i in rivals if as_seen(self.label(names, i)) == as_seen(label))
+        return next(same, None)
 
 
 def undoable(names: Names) -> Change | None:
@@ -199,7 +212,8 @@ def clean_label(text: str) -> str:
     """Return a label as it is saved: in composed Unicode, without surrounding space.
 
     Raises:
-        UsageError: If it is longer than `MAX_LABEL`, or contains a control or line break character.
+        UsageError: If it is longer than `MAX_LABEL`, contains a control or line break character, or
+            has no visible character.
     """
     label = to_nfc(text).strip()
     if len(label) > MAX_LABEL:
@@ -207,6 +221,8 @@ def clean_label(text: str) -> str:
     bad = next((c for c in label if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None)
     if bad is not None:
         raise UsageError(f"the label contains the character {bad!a}; expected one line of text")
+    if label and not as_seen(label):
+        raise UsageError(f"the label {label!a} has no visible character; expected a name")
     return label
 
 

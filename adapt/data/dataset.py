@@ -2,7 +2,8 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ from scda.models.errors import DataError, UsageError
 from scda.models.files import real_path
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.weights import Notify
+
+# Folders that `label --sort-into` makes beside those of named classes.
+_OUR_NAMES = re.compile(r"unknown|review|(known|discovered)-\d{3,}")
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,7 @@ def read_data(
         DataError: If the remaining images cannot be trained on.
         UsageError: If the feature cache cannot be used.
     """
+    _warn_of_names(source.classes, reporter)
     files = [(name, path) for name, paths in source.classes.items() for path in paths]
     of_source = _extract([path for _, path in files], backbone, job, reporter, "source images")
     of_target = _extract(target.paths, backbone, job, reporter, "target images")
@@ -165,6 +170,15 @@ def read_data(
             "target": _digest(of_target.digests),
         },
     )
+
+
+def _warn_of_names(names: Iterable[str], reporter: Reporter) -> None:
+    ours = [name for name in names if _OUR_NAMES.fullmatch(name)]
+    if ours:
+        reporter.warn(
+            f"class folders have names that scda gives: {', '.join(ours)}; they are learned as "
+            "classes of these names; rename or remove those that hold no class"
+        )
 
 
 def _skipped(source: SourceFiles, target: TargetFiles) -> str:

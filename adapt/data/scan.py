@@ -6,6 +6,7 @@ from pathlib import Path
 from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.folders import Skipped, count_skipped, visible_folders, walk
 from scda.models.images import open_image, read_bytes
+from scda.models.names import folder_label
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """The files under each class folder, classes sorted by name."""
+    """The files of each class, classes sorted by name.
+
+    Folders whose names are equal in composed Unicode hold one class.
+    """
 
     root: Path
     classes: dict[str, tuple[Path, ...]]
@@ -47,7 +51,11 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
     folders = visible_folders(root)
     if not folders:
         raise DataError(f"{root}: no class folder found; expected one folder per class")
-    classes = {name: tuple(walk(root / name, recursive=recursive)) for name in folders}
+    found: dict[str, tuple[Path, ...]] = {}
+    for name in folders:
+        files = tuple(walk(root / name, recursive=recursive))
+        found[folder_label(name)] = found.get(folder_label(name), ()) + files
+    classes = dict(sorted(found.items()))
     loose = sum(1 for _ in walk(root, recursive=False))
     return SourceFiles(root, classes, _skipped(root, folders, recursive=recursive), loose)
 

@@ -84,10 +84,12 @@ def score(predictor: Predictor, folder: Path, *, on_progress: Callable[[int, int
 def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
     """Return folder name → true label: the output of a known class, or a number from K on.
 
-    The current name of a class takes precedence over a name of the training.
+    The current name of a class takes precedence over a name of the training. The id of a class
+    that nobody named is not a name, nor is `unknown`: a class folder may be called so.
     """
     names, active = predictor.names, predictor.active_classes
-    ids = {to_nfc(one.label): one.class_id for one in active}
+    named = [one for one in active if one.kind == "known" or one.class_id in names.labels]
+    ids = {to_nfc(one.label): one.class_id for one in named}
     for info in predictor.manifest.classes:
         if info.kind == "known":
             ids.setdefault(to_nfc(info.label), names.resolve(info.class_id))

@@ -62,8 +62,8 @@ class Groups:
 
     def brief(self, class_id: str) -> str:
         """Return a short label of a class, such as `new 3` for one without a name."""
-        label, number = self.labels[class_id], class_id.rpartition("-")[2]
-        unnamed = label == class_id and number.isdecimal()
+        label, (kind, _, number) = self.labels[class_id], class_id.rpartition("-")
+        unnamed = label == class_id and kind == "discovered"  # a folder may be called known-001
         return f"new {int(number)}" if unnamed else label
 
 

@@ -4,11 +4,12 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from scda.models.errors import UsageError
 from scda.models.files import real_path
+from scda.models.names import to_nfc
 
 MODES = ("copy", "hardlink", "symlink")
 ONE_DISK = "hard links work within one disk only; use --mode copy"
@@ -25,15 +26,15 @@ def folder_name(label: str) -> str:
     return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
 
 
-def folder_names(labels: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
-    """Return label → folder name; the later of two equal names gets a number.
+def folder_names(labels: Mapping[str, str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+    """Return class id → folder name; the later of two equal names gets a number.
 
     Args:
-        labels: Labels of the classes.
-        reserved: Names that no label may get.
+        labels: Class id → label; classes may share a label.
+        reserved: Names that no class may get.
     """
-    taken = {name.casefold(): 1 for name in reserved}
-    return {label: _free(folder_name(label), "", taken) for label in dict.fromkeys(labels)}
+    taken = {_key(name): 1 for name in reserved}
+    return {class_id: _free(folder_name(label), "", taken) for class_id, label in labels.items()}
 
 
 def check_mode(mode: str) -> None:
@@ -57,7 +58,7 @@ class ClassFolders:
         """
         check_mode(mode)
         self._root, self._mode = root, mode
-        self._taken: dict[str, dict[str, int]] = {}  # folder → names in lower case
+        self._taken: dict[str, dict[str, int]] = {}  # folder → keys of its names
 
     def place(self, file: Path, folder: str) -> Path:
         """Copy or link a file into a folder, and return its path relative to the root.
@@ -86,20 +87,25 @@ class ClassFolders:
 
 
 def _free(stem: str, ending: str, taken: dict[str, int]) -> str:
-    """Return a name that is not taken yet, ignoring case, and take it.
+    """Return a name that is not taken yet on any file system, and take it.
 
     A taken name remembers the last number tried for it: counting from the start each time would
     take hours for many files of one name.
     """
-    name, key = stem + ending, (stem + ending).casefold()
+    name, key = stem + ending, _key(stem + ending)
     number = taken.setdefault(key, 0)
-    while number and name.casefold() in taken:
+    while number and _key(name) in taken:
         number += 1
         mark = f"-{number}{ending}"
         name = _cut(stem, _MAX_NAME_BYTES - len(os.fsencode(mark))) + mark
-    taken[name.casefold()] = 1
+    taken[_key(name)] = 1
     taken[key] = max(number, 1)
     return name
+
+
+def _key(name: str) -> str:
+    """Return what file systems that ignore case and composition see of a name."""
+    return to_nfc(to_nfc(name).casefold())
 
 
 def _cut(text: str, num_bytes: int) -> str:

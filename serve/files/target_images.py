@@ -1,8 +1,10 @@
 """The target images of the classes of a bundle, if the target folder still exists."""
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +13,10 @@ from PIL import Image
 
 from scda.models.bundle import NEIGHBOUR_ROWS, Manifest
 from scda.models.errors import GateError, ImageError
-from scda.models.files import is_inside
+from scda.models.files import is_inside, printable
+from scda.models.folders import walk
 from scda.models.images import read_file
-from scda.models.names import Names
+from scda.models.names import Names, to_nfc
 
 THUMBNAIL_PX = 200
 
@@ -27,6 +30,33 @@ class TargetImage:
     confidence: float
 
 
+@dataclass(frozen=True)
+class TargetFolder:
+    """The files of a target folder by the names that a bundle has for them.
+
+    A bundle holds names as text: those that are not UTF-8 with escapes, and those of a disk that
+    decomposed them, or that was copied from one, in the other spelling.
+    """
+
+    root: Path
+
+    def path(self, name: str) -> str:
+        """Return the path of a file relative to the folder, or the name if there is no such file.
+
+        Names are compared in composed Unicode only where the name itself does not exist.
+        """
+        return name if os.path.lexists(self.root / name) else self._others.get(_key(name), name)
+
+    @cached_property
+    def _others(self) -> dict[str, str]:
+        paths = (path.relative_to(self.root).as_posix() for path in walk(self.root))
+        return {_key(path): path for path in paths}
+
+
+def _key(name: str) -> str:
+    return to_nfc(printable(name))
+
+
 class TargetImages:
     """Every target image of a run, by row; `why_not` explains why images cannot be shown."""
 
@@ -35,6 +65,7 @@ class TargetImages:
     ) -> None:
         """Take the images of a folder; `target` is None if they cannot be shown."""
         self.images, self.target, self.why_not = images, target, why_not
+        self._files = TargetFolder(target or Path())
         self._confidence = np.array([image.confidence for image in images])
 
     def rows(self, class_id: str, names: Names, *, surest_first: bool = True) -> list[int]:
@@ -53,7 +84,7 @@ class TargetImages:
         """
         if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
-        image = read_file(self.target / self.images[row].path)
+        image = read_file(self.target / self._files.path(self.images[row].path))
         image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
         file = io.BytesIO()
         image.save(file, "JPEG", quality=85)

@@ -83,13 +83,10 @@ def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]
 class _Sorter:
     def __init__(self, folder: Path, mode: str, about: LabellingInfo) -> None:
         names = folder_names(
-            (one.label for one in about.classes if one.kind != UNKNOWN),
+            {one.class_id: one.label for one in about.classes if one.kind != UNKNOWN},
             reserved=(MANIFEST, REVIEW, UNKNOWN),
         )
-        self._of_class = {
-            one.class_id: UNKNOWN if one.kind == UNKNOWN else names[one.label]
-            for one in about.classes
-        }
+        self._of_class = {**{one.class_id: UNKNOWN for one in about.classes}, **names}
         self._folders, self._about = ClassFolders(folder, mode), about
 
     @property

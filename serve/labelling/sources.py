@@ -9,10 +9,12 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from scda.models.errors import UsageError
 from scda.models.files import real_path
 from scda.models.folders import Skipped, count_skipped, walk
+from scda.models.names import to_nfc
 from scda.serve.labelling.formats.registry import HEADS
 from scda.serve.labelling.journal import job_files
 from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
@@ -30,11 +32,18 @@ class FileSelection:
     exclude: tuple[str, ...] = ()  # patterns with precedence over `include`
 
     def includes(self, path: str) -> bool:
-        """Return whether the path of a row is selected; `*` also matches `/`."""
+        """Return whether the path of a row is selected; `*` also matches `/`.
+
+        Names and patterns are compared in composed Unicode: macOS writes accents decomposed.
+        """
+        if not (self.include or self.exclude):
+            return True
+        path = to_nfc(path)
         name = path.rpartition("/")[2]
 
         def fits(pattern: str) -> bool:
-            return fnmatchcase(path, pattern) or fnmatchcase(name, pattern)
+            composed = to_nfc(pattern)
+            return fnmatchcase(path, composed) or fnmatchcase(name, composed)
 
         included = not self.include or any(map(fits, self.include))
         return included and not any(map(fits, self.exclude))
@@ -162,10 +171,11 @@ def _fitting(root: Path, *, follow_links: bool) -> list[Path]:
     if os.path.lexists(root) or not glob.has_magic(str(root)):
         return [root]
     fixed = next(n for n, part in enumerate(root.parts) if glob.has_magic(part))
+    # Nearly every name is all composed or all decomposed.
+    spellings = {str(root), *(normalize(form, str(root)) for form in ("NFC", "NFD"))}
+    names = {name for text in spellings for name in glob.glob(text, recursive=True)}
     found = [
-        path
-        for path in map(Path, sorted(glob.glob(str(root), recursive=True)))
-        if follow_links or not _is_linked(path, fixed)
+        path for path in map(Path, sorted(names)) if follow_links or not _is_linked(path, fixed)
     ]
     if not found:
         raise UsageError(f"{root}: matches no file and no folder")

@@ -19,7 +19,7 @@ HEAD = b'{\n "labels": {'  # beginning of every summary file
 class Tally:
     """The counts of a labelling so far."""
 
-    labels: Counter[str] = field(default_factory=Counter)
+    classes: Counter[tuple[str, str]] = field(default_factory=Counter)  # id and label
     errors: Counter[str] = field(default_factory=Counter)
 
     def add(self, rows: Sequence[Row]) -> None:
@@ -28,12 +28,12 @@ class Tally:
             if isinstance(answer, ImageError):
                 self.errors[answer.code] += 1
             else:
-                self.labels[answer.label] += 1
+                self.classes[answer.class_id, answer.label] += 1
 
     @property
     def num_done(self) -> int:
         """Number of files with a row."""
-        return self.labels.total() + self.num_failed
+        return self.classes.total() + self.num_failed
 
     @property
     def num_failed(self) -> int:
@@ -43,16 +43,29 @@ class Tally:
     def counts(self) -> dict[str, dict[str, int]]:
         """Return files per label and per error code, most frequent first."""
         return {
-            "labels": dict(self.labels.most_common()),
+            "labels": by_label(self.classes),
             "errors": dict(self.errors.most_common()),
         }
+
+
+def by_label(classes: Counter[tuple[str, str]]) -> dict[str, int]:
+    """Return files per label, most frequent first; behind a label of several classes is the id.
+
+    Args:
+        classes: Files per class id and label.
+    """
+    shared = Counter(label for _, label in classes)
+    return {
+        label if shared[label] == 1 else f"{label} ({class_id})": count
+        for (class_id, label), count in classes.most_common()
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Results of one labelling."""
 
-    labels: dict[str, int]  # class label → files, most frequent first
+    labels: dict[str, int]  # files per class, as in `by_label`
     errors: dict[str, int]  # error code → files, most frequent first
     hidden: int  # files and folders skipped because their name starts with a dot
     linked_folders: int  # links to folders that were not followed

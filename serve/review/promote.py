@@ -11,10 +11,11 @@ from scda.models.bundle import NAMES, Manifest, read_manifest
 from scda.models.errors import DataError, UsageError
 from scda.models.files import atomic_folder
 from scda.models.folders import visible_folders, walk
-from scda.models.names import Names, read_names, to_nfc
+from scda.models.names import Names, folder_label, read_names, to_nfc
 from scda.models.naming import Naming
 from scda.serve.files.class_folders import ClassFolders, folder_names
-from scda.serve.files.target_images import read_target_images
+from scda.serve.files.target_images import TargetFolder, read_target_images
+from scda.serve.labelling.summary import by_label
 
 ROWS = "manifest.csv"
 COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
@@ -24,7 +25,7 @@ COLUMNS = ("placed_at", "origin", "path", "class_id", "label", "confidence")
 class Promotion:
     """The result of one promotion."""
 
-    counts: dict[str, int]  # class label → images
+    counts: dict[str, int]  # images per class, as in `by_label`
     unnamed: int  # images left out because their class has no name yet or is dropped
     unsure: int  # images left out because the model is not confident enough
     missing: int  # images that are no longer in the target folder
@@ -101,7 +102,7 @@ def promote(
     taken = there + (list(_of_source(source, manifest, names)) if source else [])
     _write(out, taken, labels, mode, on_progress)
     return Promotion(
-        counts=dict(Counter(labels[image.class_id] for image in taken).most_common()),
+        counts=by_label(Counter((image.class_id, labels[image.class_id]) for image in taken)),
         unnamed=len(images) - len(reviewed),
         unsure=len(reviewed) - len(sure),
         missing=len(sure) - len(there),
@@ -123,8 +124,9 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
     pictures = read_target_images(bundle)
     if not target.is_dir():
         raise UsageError(f"{target}: no such folder; use --target DIR if the images have moved")
+    files = TargetFolder(target)
     return [
-        _Image("target", target, one.path, names.resolve(one.class_id), one.confidence)
+        _Image("target", target, files.path(one.path), names.resolve(one.class_id), one.confidence)
         for one in pictures
     ]
 
@@ -135,9 +137,9 @@ def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Imag
         raise UsageError(f"{source}: no such folder; expected the labelled images of the training")
     # A class folder may be a link, as for training; below it, links to folders are not followed.
     for folder in visible_folders(source):
-        if to_nfc(folder) not in ids:
+        if folder_label(folder) not in ids:
             raise UsageError(f"{source}: {folder} is not a known class of this bundle")
-        class_id = names.resolve(ids[to_nfc(folder)])
+        class_id = names.resolve(ids[folder_label(folder)])
         if class_id not in manifest.class_ids:  # dropped
             continue
         for path in walk(source / folder):
@@ -151,7 +153,7 @@ def _write(
     mode: str,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    folders = folder_names(labels.values(), reserved=(ROWS,))
+    folders = folder_names(labels, reserved=(ROWS,))
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(COLUMNS)
@@ -159,7 +161,7 @@ def _write(
         placer = ClassFolders(draft, mode)
         for done, image in enumerate(images, 1):
             label = labels[image.class_id]
-            place = placer.place(image.root / image.path, folders[label])
+            place = placer.place(image.root / image.path, folders[image.class_id])
             sure = f"{image.confidence:.6f}"
             writer.writerow(
                 (place.as_posix(), image.origin, image.path, image.class_id, label, sure)

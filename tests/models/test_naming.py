@@ -135,7 +135,7 @@ def test_after_an_undo_the_next_change_is_undone_first(naming: Naming) -> None:
             lambda n, x: n.name(x, D0, "red"),
             f"red already; .* merge the two: {RED},{D0}",
         ),
-        (lambda n, x: n.name(x, D0, D1), f"{D1} is called {D1} already"),
+        (lambda n, x: n.name(x, D0, D1), f"{D1} is the id of another class"),
         (lambda n, x: n.name(x, D0, "unknown"), "drop discovered-000"),
         (lambda n, x: n.name(x, D0, "two\nlines"), "one line of text"),
         (lambda n, x: n.name(x, D0, "x" * 201), "201 characters; expected at most 200"),

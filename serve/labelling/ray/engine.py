@@ -23,7 +23,7 @@ from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
 from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, read_bundle_files
 from scda.serve.labelling.ray.validation import check_output, check_summary, find_sources
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles
-from scda.serve.labelling.summary import Summary
+from scda.serve.labelling.summary import Summary, by_label
 
 SUCCESS = "_SUCCESS"  # empty object: every part is written; readers of Parquet skip it
 _BATCH_SIZE = 32
@@ -87,9 +87,10 @@ def label_on_ray(
             # Writing mostly waits for storage; with all CPUs held by actors it would never start.
             ray_remote_args={"num_cpus": 0},
         )
-        labels, errors = _counts(folder)
+        classes, errors = _counts(folder)
+    named = {one.class_id: one.label for one in predictor.active_classes}
     summary = Summary(
-        labels=dict(labels.most_common()),
+        labels=by_label(Counter({(i, named[i]): count for i, count in classes.items()})),
         errors=dict(errors.most_common()),
         hidden=skipped.hidden,
         linked_folders=skipped.linked_folders,
@@ -164,12 +165,12 @@ def _written_whole(out: str) -> Iterator[str]:
 
 
 def _counts(folder: str) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of files per label and per error code in the written files."""
+    """Return the numbers of files per class id and per error code in the written files."""
     system, path = file_system_of(folder)
-    labels, errors = Counter[str](), Counter[str]()
-    columns = {"label": labels, "error_code": errors}
+    classes, errors = Counter[str](), Counter[str]()
+    columns = {"class_id": classes, "error_code": errors}
     for batch in dataset(path, filesystem=system).to_batches(columns=list(columns)):
         for name, counter in columns.items():
             for entry in pc.value_counts(batch[name].drop_null()).to_pylist():
                 counter[entry["values"]] += entry["counts"]
-    return labels, errors
+    return classes, errors

@@ -36,12 +36,9 @@ def test_a_long_label_is_cut_between_characters() -> None:
 
 
 def test_labels_never_share_a_folder() -> None:
-    assert folder_names(["a/b", "a:b", "A_B", "c"]) == {
-        "a/b": "a_b",
-        "a:b": "a_b-2",
-        "A_B": "A_B-3",
-        "c": "c",
-    }
+    labels = ["a/b", "a:b", "A_B", "c", "c", "\u00e9", "E\u0301"]
+    expected = ["a_b", "a_b-2", "A_B-3", "c", "c-2", "\u00e9", "E\u0301-2"]
+    assert list(folder_names(dict(zip("0123456", labels, strict=True))).values()) == expected
 
 
 @pytest.fixture
@@ -88,7 +85,10 @@ def test_a_number_that_is_there_already_is_passed_over(file: Path, tmp_path: Pat
 
 
 def test_reserved_names_are_no_label_s() -> None:
-    assert folder_names(["review", "a"], reserved=["Review"]) == {"review": "review-2", "a": "a"}
+    assert folder_names({"0": "review", "1": "a"}, reserved=["Review"]) == {
+        "0": "review-2",
+        "1": "a",
+    }
 
 
 def test_an_unknown_mode_is_refused(tmp_path: Path) -> None:
