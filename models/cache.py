@@ -7,8 +7,11 @@ import platformdirs
 from scda.models.errors import UsageError
 
 
-def user_cache() -> Path:
+def user_cache(*, instead: str = "pass --cache DIR") -> Path:
     """Return the user's cache folder of scda, `~/.cache/scda` on Linux; it may not exist yet.
+
+    Args:
+        instead: What to do where there is none, for the message.
 
     Raises:
         UsageError: If the user has no home folder and `XDG_CACHE_HOME` is not set.
@@ -18,5 +21,7 @@ def user_cache() -> Path:
     except RuntimeError:  # a user without an entry, as in some containers
         folder = Path("~")
     if not folder.is_absolute():  # what older versions of platformdirs return then
-        raise UsageError("no home folder for the cache; set XDG_CACHE_HOME to an absolute path")
+        raise UsageError(
+            f"no home folder for the cache; {instead}, or set XDG_CACHE_HOME to an absolute path"
+        )
     return folder

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import nullcontext
 from enum import IntEnum
 from typing import Any, NoReturn
@@ -11,6 +12,12 @@ from typing import Any, NoReturn
 import typer
 from typer.exceptions import TyperException
 
+from scda.adapt.cli.streams import (
+    OutputClosed,
+    flush_output,
+    settle_streams,
+    silence_libraries,
+)
 from scda.adapt.runtime.signals import Terminated, ended_within
 from scda.models.errors import DataError, GateError, ScdaError, UsageError
 
@@ -28,22 +35,35 @@ class ExitCode(IntEnum):
     DATA = DataError.exit_code  # unusable images
     GATE = GateError.exit_code  # failed check of a bundle or of training
     INTERRUPTED = 128 + signal.SIGINT
+    OUTPUT_CLOSED = 128 + 13  # SIGPIPE, which Windows lacks: the reader has gone, as `head` does
     TERMINATED = 128 + signal.SIGTERM
 
 
 def run(app: typer.Typer) -> NoReturn:
     """Run a command and exit; errors that a user can cause are printed as one line."""
+    if sys.stdout in (None, sys.__stdout__):  # else a program that calls this has replaced them
+        settle_streams()
+        if "--verbose" not in sys.argv:
+            silence_libraries()
     signal.signal(signal.SIGTERM, _terminate)
     # The processes of torchrun stop after the same step, for which it allows them more time.
     shared = "LOCAL_RANK" in os.environ
     with nullcontext() if shared else ended_within(_GRACE_SECONDS, _say_terminated):
-        code = _exit_code(app)
+        code = _exit_code(lambda: _flushed(app))
     sys.exit(code)
 
 
-def _exit_code(app: typer.Typer) -> int:
+def _flushed(app: typer.Typer) -> int:
+    """Run a command; its output is written, or its failure to be written is an error."""
     try:
-        code: int = app(standalone_mode=False) or ExitCode.SUCCESS
+        return app(standalone_mode=False) or ExitCode.SUCCESS
+    finally:
+        flush_output()
+
+
+def _exit_code(command: Callable[[], int]) -> int:
+    try:
+        code = command()
     except ScdaError as error:
         return _fail(error.exit_code, str(error))
     except TyperException as error:
@@ -53,6 +73,8 @@ def _exit_code(app: typer.Typer) -> int:
         code = ExitCode.INTERRUPTED
     except Terminated:
         return _say_terminated()
+    except OutputClosed:
+        return ExitCode.OUTPUT_CLOSED
     except OSError as error:  # a full disk, a read-only folder
         return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror}")
     except Exception as error:  # only an internal error gets this far

@@ -60,7 +60,7 @@ class FeatureCache:
                 "CREATE TABLE IF NOT EXISTS features (digest TEXT PRIMARY KEY, vector BLOB)"
             )
         except (OSError, sqlite3.Error) as error:
-            raise UsageError(f"{self.path}: cannot use this feature cache: {error}") from None
+            raise _unusable(self.path, error) from None
 
     def digests(self) -> set[str]:
         """Return the digests of all images in the cache."""
@@ -81,6 +81,25 @@ class FeatureCache:
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+
+def check_cache(folder: Path) -> None:
+    """Create the folder of the cache and check that it can be written, before any work is done.
+
+    Raises:
+        UsageError: If it cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise _unusable(folder, error) from None
+
+
+def _unusable(path: Path, error: Exception) -> UsageError:
+    return UsageError(
+        f"{path}: cannot use this feature cache: {error}; choose another folder with --cache"
+    )
 
 
 def extract(
@@ -129,7 +148,7 @@ def extract(
             network = _Network(backbone, load, cache, pool, lanes)
             return _extract(paths, network, workers or usable_cpus(), on_progress)
     except sqlite3.Error as error:
-        raise UsageError(f"{cache.path}: cannot use this feature cache: {error}") from None
+        raise _unusable(cache.path, error) from None
     finally:
         cache.close()
 

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Data, Job, check_apart, job_backbone, read_data
+from scda.adapt.data.features import check_cache
 from scda.adapt.data.scan import SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
@@ -91,6 +92,7 @@ def _prepare(job: Job, folder: RunFolder, reporter: Reporter) -> tuple[Data, Bac
     if job.tensorboard:
         check_tensorboard()
     check_apart(job)
+    check_cache(job.cache)
     main = distributed.broadcast_from_main
     source = main(lambda: scan_source(job.source, recursive=job.recursive))
     target = main(lambda: scan_target(job.target, recursive=job.recursive))

@@ -14,6 +14,7 @@ from scda.models.files import real_path
 # Repeated here, because importing the service would import all of BentoML.
 SERVICE, SERVICE_NAME = "scda.serve.service:Classifier", "scda"
 _OPTIONS = "BENTOML_CONFIG_OPTIONS"
+_INSTEAD = "set BENTOML_HOME to a folder that can be written"
 _DRAIN_SECONDS = 20  # time for running requests after a signal; Kubernetes kills after 30
 
 
@@ -36,17 +37,26 @@ def serve_command(
     """
     address = "127.0.0.1" if host == "localhost" else host
     _check(address, port, workers)
+    # A folder per port: a second server would delete the first one's metrics.
+    home = os.environ.get("BENTOML_HOME") or user_cache(instead=_INSTEAD) / f"bentoml-{port}"
+    _make(Path(home))
     argv = [sys.executable, "-m", "bentoml", "serve", SERVICE, "--host", address]
     argv += ["--port", str(port), "--timeout-graceful-shutdown", str(_DRAIN_SECONDS)]
     options = f"services.{SERVICE_NAME}.workers={workers} {os.environ.get(_OPTIONS, '')}".strip()
     defaults = {
         "SCDA_THREADS": str(max(1, usable_cpus() // workers)),
-        # A folder per port: a second server would delete the first one's metrics.
-        "BENTOML_HOME": os.environ.get("BENTOML_HOME") or str(user_cache() / f"bentoml-{port}"),
+        "BENTOML_HOME": str(home),
         "BENTOML_DO_NOT_TRACK": "True",
     }
     forced = {"SCDA_BUNDLE": str(real_path(bundle)), _OPTIONS: options}
     return argv, {**defaults, **os.environ, **forced}
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write: {error.strerror}; {_INSTEAD}") from None
 
 
 def _check(address: str, port: int, workers: int) -> None:

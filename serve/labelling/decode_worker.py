@@ -21,6 +21,8 @@ from scda.models.images import read_file, read_image
 from scda.models.preprocess import Preprocessing
 from scda.serve.imaging import Prepared, prepare
 
+_STDERR = 2
+
 
 def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
     """Return the pixels of each file, in order, or its error."""
@@ -50,7 +52,10 @@ def main() -> None:
 def _only_for_answers(stdout: int) -> BinaryIO:
     """Return standard output as a file, and redirect prints of libraries to standard error."""
     answers = os.fdopen(os.dup(stdout), "wb")
-    os.dup2(sys.stderr.fileno(), stdout)
+    try:
+        os.dup2(_STDERR, stdout)
+    except OSError:  # it is closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout)
     return answers
 
 

@@ -21,7 +21,7 @@ def test_a_user_without_a_home_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     def no_home(*names: str, appauthor: bool) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    message = "no home folder for the cache; set XDG_CACHE_HOME"
+    message = "no home folder for the cache; pass --cache DIR, or set XDG_CACHE_HOME"
     monkeypatch.setattr(platformdirs, "user_cache_path", no_home)
     with pytest.raises(UsageError, match=message):
         user_cache()
