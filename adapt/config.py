@@ -174,9 +174,9 @@ class TrainConfig:
     k_method: str = option(
         "votes",
         panel="Discovery",
-        choices=("votes", "accuracy", "size", "both", "scda", "graph"),
-        help="Estimator of the number of new classes: accuracy, size or the mean of both (votes); "
-        "scda, graph or the mean of both.",
+        choices=("votes", "accuracy", "size", "surroundings", "both", "scda", "graph"),
+        help="Estimator of the number of new classes: accuracy, size, surroundings or their median "
+        "(votes); scda, graph or their mean (both).",
     )
     k_max: int = option(
         40, panel="Discovery", minimum=1, help="Largest number of new classes considered."

@@ -15,7 +15,7 @@ from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency, match
 from scda.adapt.discovery.selection import Candidates, empty_ids, select, select_least_certain
-from scda.adapt.discovery.space import Space, cluster_space
+from scda.adapt.discovery.space import space_of
 from scda.models.index import Ids
 
 _STAND_IN = Finding(
@@ -121,10 +121,12 @@ def cluster_candidates(
 
     Source: SCDA, Algorithm 1, lines 3 to 9.
     """
-    points = cluster_space(features, backbone, candidates, config)
-    space = Space(points, candidates.known_labels, num_known, config)
     # A given k* is not estimated.
     estimators = {} if config.k else voting_estimators(config.k_method)
+    whole = "surroundings" in estimators
+    space = space_of(
+        features, backbone, candidates, num_known=num_known, config=config, whole=whole
+    )
     estimates = {name: estimate(space) for name, estimate in estimators.items()}
     votes = {name: estimate.k for name, estimate in estimates.items()}
     k_star = min(config.k, len(candidates.implicit))

@@ -23,6 +23,11 @@ class Candidates:
     known_labels: Ids  # (len(known),), 0 to K - 1
     implicit: Ids  # rows of the target, T_im
 
+    @property
+    def rows(self) -> Ids:
+        """Return the rows of both, those of T_kn first."""
+        return np.concatenate([self.known, self.implicit])
+
 
 def select(logits: Points, *, num_known: int, implicit_share: str) -> Candidates:
     """Return the lower-entropy half of every predicted class, at least one image of each.

@@ -19,6 +19,7 @@ class Space:
     known_labels: Ids  # (n,) pseudo-labels of T_kn, 0 to K - 1
     num_known: int  # K
     config: TrainConfig
+    surroundings: Points  # (M, D), the whole target: T_kn first, then T_im; or (0, D)
 
     @property
     def implicit(self) -> Points:
@@ -26,10 +27,37 @@ class Space:
         return self.points[len(self.known_labels) :]
 
 
-def cluster_space(
-    features: Points, backbone: Points, candidates: Candidates, config: TrainConfig
-) -> Points:
-    """Return the candidates as points, (len(known) + len(implicit), D): T_kn first, then T_im.
+def space_of(
+    features: Points,
+    backbone: Points,
+    candidates: Candidates,
+    *,
+    num_known: int,
+    config: TrainConfig,
+    whole: bool,
+) -> Space:
+    """Return the space of the candidates.
+
+    Args:
+        features: Output of F for the whole target, (M, D_features).
+        backbone: Backbone features of the whole target, (M, D_backbone).
+        candidates: T_kn and T_im.
+        num_known: Number of known classes, K.
+        config: Configuration of the run.
+        whole: Whether an estimator needs the surroundings of the candidates.
+    """
+    rows = candidates.rows
+    points = cluster_space(features, backbone, rows, config)
+    surroundings = points[:0]
+    if whole:
+        rest = np.setdiff1d(np.arange(len(backbone)), rows)
+        everything = np.concatenate([rows, rest])
+        surroundings = cluster_space(features, backbone, everything, config)
+    return Space(points, candidates.known_labels, num_known, config, surroundings)
+
+
+def cluster_space(features: Points, backbone: Points, rows: Ids, config: TrainConfig) -> Points:
+    """Return rows of the target as points, (len(rows), D).
 
     `config.cluster_space` chooses them: `features` are F's, which has already pulled new classes
     together; `backbone` are the backbone's; `both` puts them side by side. Points of the backbone
@@ -38,10 +66,9 @@ def cluster_space(
     Args:
         features: Output of F for the whole target, (M, D_features).
         backbone: Backbone features of the whole target, (M, D_backbone).
-        candidates: Rows that become points.
+        rows: Rows that become points.
         config: Configuration of the run.
     """
-    rows = np.concatenate([candidates.known, candidates.implicit])
     points = features[rows].astype(np.float32)
     if config.cluster_space == "both":
         points = np.hstack([_balanced(points), _balanced(backbone[rows])])

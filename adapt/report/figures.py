@@ -19,6 +19,7 @@ _VOTES = {
     "k_graph": ("s", ORANGE, "neighbour graph"),
     "k_accuracy": ("s", ORANGE, "communities"),
     "k_size": ("o", BLUE, "size of a class"),
+    "k_surroundings": ("^", GREEN, "communities of the whole target"),
 }
 _STYLE: dict[Any, Any] = {  # Any: matplotlib types its keys one by one
     "svg.hashsalt": "scda",  # with fixed ids the same run gives the same page

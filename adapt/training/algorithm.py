@@ -116,9 +116,8 @@ def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Ne
 def pseudo_labelled(discovery: Discovery, num_known: int) -> PseudoLabels:
     """Return T_kn and T_im with the labels that Algorithm 1 gave them."""
     candidates = discovery.candidates
-    rows = np.concatenate([candidates.known, candidates.implicit])
     labels = np.concatenate([candidates.known_labels, num_known + discovery.implicit_labels])
-    return PseudoLabels(torch.from_numpy(rows), torch.from_numpy(labels))
+    return PseudoLabels(torch.from_numpy(candidates.rows), torch.from_numpy(labels))
 
 
 def _untrained(domains: Domains, config: TrainConfig) -> RunState:

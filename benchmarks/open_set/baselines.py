@@ -20,7 +20,6 @@ from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, accuracy, known_share, percent
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.kmeans import Points, sweep
-from scda.adapt.discovery.selection import Candidates, empty_ids
 from scda.adapt.discovery.space import cluster_space
 from scda.adapt.evaluation.evaluate import Scored, measured
 from scda.adapt.evaluation.metrics import Labels
@@ -107,8 +106,7 @@ def divided(
     confidence = np.zeros(len(labels), np.float32)
     rejected = np.flatnonzero(labels == UNKNOWN)
     if len(rejected):
-        candidates = Candidates(empty_ids(), empty_ids(), rejected)
-        points = cluster_space(prediction.features.numpy(), backbone, candidates, config)
+        points = cluster_space(prediction.features.numpy(), backbone, rejected, config)
         clusters = _by_silhouette(points, config, counts)
         labels[rejected] = num_known + clusters
         centres = np.stack([points[clusters == c].mean(axis=0) for c in range(clusters.max() + 1)])

@@ -180,7 +180,7 @@ def space_of(after: Pretrained) -> Space:
     candidates = select(
         after.logits, num_known=after.num_known, implicit_share=after.config.implicit_share
     )
-    points = cluster_space(after.features, after.backbone, candidates, after.config)
+    points = cluster_space(after.features, after.backbone, candidates.rows, after.config)
     split = len(candidates.known)
     return Space(points[:split], candidates.known_labels, points[split:])
 

@@ -1,6 +1,7 @@
 """How many new classes: the communities at the resolution that finds T_kn's classes best."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scda.adapt.discovery.communities import communities, shared_neighbours, thinned_rows
 from scda.adapt.discovery.counting.estimate import KEstimate
@@ -19,30 +20,42 @@ def estimate_by_accuracy(space: Space) -> KEstimate:
 
     The coarsest of several equally good resolutions counts.
     """
-    rows = thinned_rows(len(space.points))
-    known_labels = space.known_labels[rows[rows < len(space.known_labels)]]
-    split = len(known_labels)
+    return KEstimate(matching_communities(space.points, space.known_labels, len(space.implicit)))
+
+
+def matching_communities(points: Points, known_labels: Ids, num_implicit: int) -> int:
+    """Return the number of communities of T_im at the resolution that finds T_kn best, 1 or more.
+
+    Args:
+        points: Points of T_kn, then of T_im, then of any others, (N, D).
+        known_labels: Pseudo-labels of T_kn, (n,).
+        num_implicit: Number of images of T_im.
+    """
+    rows = thinned_rows(len(points))
+    split, end = np.searchsorted(rows, [len(known_labels), len(known_labels) + num_implicit])
+    implicit = np.zeros(len(rows), bool)
+    implicit[split:end] = True
+    labels = known_labels[rows[:split]]
     best = max(
-        _tried(space.points[rows], known_labels),
-        key=lambda found: clustering_accuracy(found[:split], known_labels),
+        _tried(points[rows], implicit, _ENOUGH * len(np.unique(labels)) + 1),
+        key=lambda found: clustering_accuracy(found[:split], labels),
     )
-    return KEstimate(max(1, _mostly(best, split)[1]))
+    return max(1, _mostly(best, implicit)[1])
 
 
-def _tried(points: Points, known_labels: Ids) -> list[Ids]:
+def _tried(points: Points, implicit: NDArray[np.bool_], most: float) -> list[Ids]:
     """Return communities from coarse to fine, each (N,)."""
     graph, tried = shared_neighbours(points), []
-    most = _ENOUGH * len(np.unique(known_labels)) + 1
     for resolution in _RESOLUTIONS:
         tried.append(communities(graph, float(resolution)))
-        if _mostly(tried[-1], len(known_labels))[0] > most:
+        if _mostly(tried[-1], implicit)[0] > most:
             break
     return tried
 
 
-def _mostly(found: Ids, split: int) -> tuple[int, int]:
-    """Return the numbers of communities that are mostly of T_kn and mostly of T_im."""
+def _mostly(found: Ids, implicit: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the numbers of communities that are mostly of other images and mostly of T_im."""
     sizes = np.bincount(found)
-    known = np.bincount(found[:split], minlength=len(sizes))
+    new = np.bincount(found[implicit], minlength=len(sizes))
     whole = sizes >= _MIN_SIZE
-    return int((whole & (2 * known > sizes)).sum()), int((whole & (2 * known < sizes)).sum())
+    return int((whole & (2 * new < sizes)).sum()), int((whole & (2 * new > sizes)).sum())

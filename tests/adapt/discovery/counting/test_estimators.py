@@ -3,12 +3,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.counting.estimate import Curve, KEstimate
 from scda.adapt.discovery.counting.estimators import ESTIMATORS, chosen_k
 from scda.adapt.discovery.counting.size import estimate_by_size
 from scda.adapt.discovery.discover import discover
 from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.space import Space
+from scda.models.index import Ids
 from tests.adapt.discovery.blobs import blobs, config, toy
 
 AT_BOUND = Finding(
@@ -29,16 +32,20 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> Any:
     return fix
 
 
-@pytest.mark.parametrize("name", ["scda", "graph", "accuracy"])
+def space_of(points: Points, labels: Ids, num_known: int, settings: TrainConfig) -> Space:
+    return Space(points, labels, num_known, settings, points)
+
+
+@pytest.mark.parametrize("name", ["scda", "graph", "accuracy", "surroundings"])
 def test_every_estimator_counts_separated_groups_and_can_be_chosen(name: str) -> None:
     settings = config(k_method=name)
-    space = Space(blobs(7, width=12), np.repeat(np.arange(3), 20), 3, settings)
+    space = space_of(blobs(7, width=12), np.repeat(np.arange(3), 20), 3, settings)
     assert abs(ESTIMATORS[name](space).k - 4) <= 1
 
 
 @pytest.mark.parametrize("name", list(ESTIMATORS))
 def test_every_estimator_counts_at_least_one_class(name: str) -> None:
-    space = Space(blobs(4)[:61], np.repeat(np.arange(3), 20), 3, config())
+    space = space_of(blobs(4)[:61], np.repeat(np.arange(3), 20), 3, config())
     assert ESTIMATORS[name](space).k >= 1
 
 
@@ -48,8 +55,8 @@ def test_every_estimator_counts_at_least_one_class(name: str) -> None:
         ("scda", ["scda", "graph"]),
         ("graph", ["scda", "graph"]),
         ("both", ["scda", "graph"]),
-        ("accuracy", ["accuracy", "size"]),
-        ("votes", ["accuracy", "size"]),
+        ("accuracy", ["accuracy", "size", "surroundings"]),
+        ("votes", ["accuracy", "size", "surroundings"]),
     ],
 )
 def test_every_vote_is_kept_by_name(method: str, names: list[str]) -> None:
@@ -59,11 +66,21 @@ def test_every_vote_is_kept_by_name(method: str, names: list[str]) -> None:
     assert found.k_star == chosen_k(found.votes, method)
 
 
-def test_the_chosen_k_is_an_estimators_or_the_mean_of_two() -> None:
-    votes = {"scda": 4, "graph": 7, "accuracy": 9, "size": 2}
-    assert [chosen_k(votes, name) for name in votes] == [4, 7, 9, 2]
-    assert chosen_k(votes, "both") == 6
-    assert chosen_k(votes, "votes") == round(5.5)
+def test_the_chosen_k_is_an_estimators_or_that_of_several() -> None:
+    votes = {"scda": 4, "graph": 7, "accuracy": 9, "size": 2, "surroundings": 5}
+    assert [chosen_k(votes, name) for name in votes] == [4, 7, 9, 2, 5]
+    assert chosen_k(votes, "both") == 6  # the mean, rounded up
+    assert chosen_k(votes, "votes") == 5  # the median
+
+
+def test_a_few_new_images_among_many_uncertain_known_ones_are_no_class_to_their_surroundings() -> (
+    None
+):
+    points = blobs(6, width=12)
+    points[100:, 4:6] = points[100:, [5, 4]]  # the last group joins the one before it
+    space = Space(points[:95], np.repeat(np.arange(3), 20), 3, config(), points)
+    assert ESTIMATORS["accuracy"](space).k == 2
+    assert ESTIMATORS["surroundings"](space).k == 1
 
 
 @pytest.mark.parametrize(
@@ -74,7 +91,7 @@ def test_the_vote_by_size_divides_by_the_median_class(
     of_classes: list[int], num_new: int, expected: int
 ) -> None:
     labels = np.repeat(np.arange(len(of_classes)), of_classes)
-    space = Space(blobs(4)[: len(labels) + num_new], labels, len(of_classes), config())
+    space = space_of(blobs(4)[: len(labels) + num_new], labels, len(of_classes), config())
     assert estimate_by_size(space).k == expected
 
 
