@@ -14,6 +14,7 @@ from typing import Any
 from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside
 from scda.models.preprocess import Preprocessing
+from scda.models.trust import Trust
 
 SCHEMA_VERSION = 1
 MANIFEST, NAMES = "bundle.json", "names.json"
@@ -47,6 +48,7 @@ class Manifest:
     status: tuple[str, ...]  # `ok`, or the findings of the run
     files: dict[str, str]  # path → SHA-256 of every file except bundle.json and names.json
     run: dict[str, Any]  # config, versions, times, host; not part of the id
+    trust: Trust | None = None  # None in a bundle written before there was an estimate
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -75,6 +77,10 @@ class Manifest:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         fields["classes"] = [dataclasses.asdict(info) for info in self.classes]
         fields["preprocessing"] = self.preprocessing.to_json()
+        if self.trust is None:  # the id of an older bundle is that of its own fields
+            del fields["trust"]
+        else:
+            fields["trust"] = dataclasses.asdict(self.trust)
         return fields
 
 
@@ -158,11 +164,13 @@ def _parse(path: Path) -> Manifest:
     try:
         classes = tuple(_class_info(entry) for entry in fields.pop("classes"))
         preprocessing = Preprocessing.from_json(fields.pop("preprocessing"))
+        trust = fields.pop("trust", None)
         manifest = Manifest(
             classes=classes,
             preprocessing=preprocessing,
             status=tuple(fields.pop("status")),
             files=dict(fields.pop("files")),
+            trust=None if trust is None else Trust.from_json(trust),
             **fields,
         )
     except GateError as error:

@@ -9,6 +9,7 @@ from scda.adapt.config import TrainConfig
 from scda.models.bundle import ClassInfo
 from scda.models.errors import UsageError
 from scda.models.extras import needs_extra
+from scda.models.trust import Trust
 
 if TYPE_CHECKING:
     from scda.serve.model import Model
@@ -23,6 +24,7 @@ class Run:
         id: The bundle's id, 16 hex digits.
         classes: The known classes, then the discovered ones by falling size.
         status: `ok`, or the statuses of the findings, such as `weak transfer`.
+        trust: The estimated accuracy, made without labels of the target.
         findings: One sentence per finding with what to do about it; empty if there are none.
         num_rejected: Number of unusable files, which are listed in `rejected.csv`.
     """
@@ -31,6 +33,7 @@ class Run:
     id: str
     classes: tuple[ClassInfo, ...]
     status: tuple[str, ...]
+    trust: Trust | None
     findings: tuple[str, ...]
     num_rejected: int
 
@@ -121,6 +124,7 @@ def train(
         id=manifest.id,
         classes=manifest.classes,
         status=manifest.status,
+        trust=manifest.trust,
         findings=tuple(manifest.run.get("notes", ())),
         num_rejected=trained.rejected,
     )

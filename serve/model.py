@@ -13,6 +13,7 @@ from scda.models.bundle import bundle_folder
 from scda.models.errors import UsageError
 from scda.models.images import decode, read_file, read_image
 from scda.models.predictor import ActiveClass, Prediction, Predictor, load_predictor
+from scda.models.trust import Trust
 from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.sources import FileSelection
@@ -44,6 +45,11 @@ class Model:
     def path(self) -> Path:
         """The bundle's folder."""
         return self._predictor.folder
+
+    @property
+    def trust(self) -> Trust | None:
+        """The estimated accuracy, made without labels; None in a bundle of an older version."""
+        return self._predictor.manifest.trust
 
     @property
     def classes(self) -> tuple[ActiveClass, ...]:

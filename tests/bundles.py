@@ -27,6 +27,7 @@ from scda.models.index import build_index, write_index
 from scda.models.parity import Reference
 from scda.models.preprocess import Preprocessing
 from scda.models.session import Session
+from scda.models.trust import Trust
 
 RGB = {
     "blue": (0, 0, 255),
@@ -46,11 +47,13 @@ def make_bundle(
     crop_px: int = 32,
     num_discovered: int = 2,
     targets: Mapping[str, str] | None = None,
+    trust: Trust | None = None,
 ) -> Path:
     """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
 
     An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
-    `targets` are its neighbours, path → colour; without them it has none.
+    `targets` are its neighbours, path → colour; without them it has none. `trust` is its estimated
+    accuracy; without it the bundle is like one of an older version.
     """
     colours = [*KNOWN, *DISCOVERED[:num_discovered]]
     centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
@@ -74,6 +77,7 @@ def make_bundle(
             preprocessing=preprocessing,
             thresholds={},
             status=("ok",),
+            trust=trust,
             run={"made_by": "tests"},
         )
     return folder

@@ -27,6 +27,8 @@ def inspect(
         print_json(manifest.to_json())
     else:
         typer.echo(f"bundle {manifest.id}, status: {', '.join(manifest.status)}")
+        if manifest.trust:
+            typer.echo(manifest.trust.sentence)
         for info in manifest.classes:
             nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
             typer.echo(f"{info.class_id}  {info.size:6} images  {info.label}{nearest}")

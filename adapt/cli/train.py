@@ -95,6 +95,8 @@ def _print_result(trained: "TrainResult", out: Path, *, as_json: bool) -> None:
         for note in manifest.run["notes"]:
             typer.echo(f"note: {note}", err=True)
         typer.echo(f"{discovered} discovered classes")
+        if manifest.trust:
+            typer.echo(manifest.trust.sentence)
         typer.echo(f"report: {out / 'report.html'}\nbundle: {out / 'bundle'}")
     if trained.rejected:
         raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)

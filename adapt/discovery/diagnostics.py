@@ -6,11 +6,11 @@ import numpy as np
 
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.kmeans import Points
-from scda.models.index import Ids, normalised
+from scda.adapt.discovery.trust.estimate import doubts
+from scda.models.index import Ids
+from scda.models.trust import Trust
 
 # Chosen on Office-31, protocol P1 and its treated images; docs/results.md shows where they hold.
-MIN_SIMILARITY = 0.7  # relative to the source images' similarity to their own class
 _MAX_NEW_SHARE = 0.9  # share of the target; above it, the known classes are not recognised
 _K_RATIO = 2  # ratio of the two estimates of k* from which they disagree
 _K_STEP = 1.5  # ratio of k* between two rounds above which k* has not settled
@@ -20,51 +20,21 @@ _SHOWN_NAMES = 5
 
 
 def diagnose(
-    *,
-    source: Points,
-    source_labels: Ids,
-    target: Points,
-    predicted: Ids,
-    num_known: int,
-    discovery: Discovery | None,
+    predicted: Ids, num_known: int, trust: Trust, discovery: Discovery | None
 ) -> list[Finding]:
     """Return a finding for everything at the end of a run that is not as expected.
 
     Args:
-        source: Backbone features of the source, (N, D_backbone).
-        source_labels: Labels of the source, (N,), 0 to K - 1.
-        target: Backbone features of the target, (M, D_backbone).
         predicted: Predictions of the last round, (M,); K and more are new.
         num_known: Number of known classes, K.
+        trust: How accurate the run is expected to be.
         discovery: Discovery of the last round; None without a round.
     """
-    similarity = transfer_similarity(source, source_labels, target, predicted, num_known)
     return [
         *_collapse(predicted, num_known),
-        *_weak_transfer(similarity),
+        *doubts(trust),
         *(_doubts_about_k(discovery) if discovery else []),
     ]
-
-
-def transfer_similarity(
-    source: Points, source_labels: Ids, target: Points, predicted: Ids, num_known: int
-) -> float:
-    """Return the similarity of target images to their known class, relative to the source's own.
-
-    Similarity is the mean cosine to the centre of the class in the source. The result divides that
-    of the target images predicted known by that of the source images; it is 0 where no target
-    image is predicted known.
-    """
-    points, others = normalised(source), normalised(target)
-    centres = normalised(
-        np.stack([points[source_labels == label].mean(axis=0) for label in range(num_known)])
-    )
-    known = predicted < num_known
-    if not known.any():
-        return 0.0
-    of_source = np.einsum("nd,nd->n", points, centres[source_labels]).mean()
-    of_target = np.einsum("nd,nd->n", others[known], centres[predicted[known]])
-    return float(of_target.mean() / of_source)
 
 
 def one_sided_game(before: float, after: float, discovery: Discovery) -> list[Finding]:
@@ -116,17 +86,6 @@ def _collapse(predicted: Ids, num_known: int) -> list[Finding]:
     )
     advice = "check that it is the right target; if it is, label some of its images"
     return [Finding(Status.COLLAPSED, found, advice)]
-
-
-def _weak_transfer(similarity: float) -> list[Finding]:
-    if similarity >= MIN_SIMILARITY:
-        return []
-    found = (
-        f"similarity of target images to their known class is {similarity:.1%} of the source's own "
-        f"(expected at least {MIN_SIMILARITY:.0%})"
-    )
-    advice = "check the known classes in the report, or use another backbone"
-    return [Finding(Status.WEAK_TRANSFER, found, advice)]
 
 
 def _doubts_about_k(discovery: Discovery) -> list[Finding]:

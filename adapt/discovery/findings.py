@@ -11,6 +11,7 @@ class Status(StrEnum):
     OK = "ok"
     NOTHING_NEW = "nothing new found"
     WEAK_TRANSFER = "weak transfer"
+    DOUBTFUL = "doubtful"
     COLLAPSED = "collapsed"
     K_UNSURE = "k unsure"
     K_UNSTABLE = "unstable k"

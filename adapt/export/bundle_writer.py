@@ -19,6 +19,7 @@ from scda.models.index import build_index, write_index
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.networks.network import PixelClassifier
+from scda.models.trust import Trust
 
 EXEMPLARS = 12  # number of images per class
 THUMBNAIL_PX = 160
@@ -36,6 +37,7 @@ def make_bundle(
     source: Images,
     target: Images,
     status: tuple[str, ...],
+    trust: Trust,
     run: dict[str, Any],
     neighbours: bool,
 ) -> Manifest:
@@ -48,6 +50,7 @@ def make_bundle(
         source: Source files in the order of the source features.
         target: Target files in the order of the target features.
         status: `ok`, or the statuses of the run's findings.
+        trust: Estimate of the run's accuracy.
         run: Facts about the run, kept in bundle.json outside the id.
         neighbours: Whether the bundle contains the target's features.
 
@@ -73,6 +76,7 @@ def make_bundle(
             preprocessing=backbone.preprocessing,
             thresholds=THRESHOLDS,
             status=status,
+            trust=trust,
             run=run,
         )
 

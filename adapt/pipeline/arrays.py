@@ -14,6 +14,7 @@ from scda.adapt.runtime import rng
 from scda.adapt.runtime.threads import one_thread
 from scda.adapt.training import algorithm
 from scda.models.errors import DataError, UsageError
+from scda.models.trust import Trust
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -27,6 +28,7 @@ class Adaptation:
         predictions: (M,), the most probable class of each target image, 0 to K + k* - 1.
         probabilities: (M, K + k*), rows sum to 1.
         features: (M, D), the adapted features of the target.
+        trust: The estimated accuracy, made without labels of the target.
         findings: Reasons to check the result before relying on it; empty if there are none.
     """
 
@@ -35,6 +37,7 @@ class Adaptation:
     predictions: NDArray[np.int64]
     probabilities: NDArray[np.float32]
     features: NDArray[np.float32]
+    trust: Trust
     findings: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -106,6 +109,7 @@ def adapt(
         predictions=final.predicted,
         probabilities=final.probabilities,
         features=final.features,
+        trust=adapted.trust,
         findings=tuple(map(str, adapted.findings)),
     )
 

@@ -182,6 +182,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         source=data.source_images,
         target=data.target_images,
         status=statuses(adapted.findings),
+        trust=adapted.trust,
         run={
             "config": dataclasses.asdict(config),
             "notes": [str(finding) for finding in findings],

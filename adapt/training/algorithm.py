@@ -16,7 +16,8 @@ from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.runtime import rng
 from scda.adapt.runtime.device import select_device
-from scda.adapt.training.discovery_step import discover_classes, drop_false_classes, run_findings
+from scda.adapt.training.assessment import outcome_of, run_findings, run_trust
+from scda.adapt.training.discovery_step import discover_classes, drop_false_classes
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.inputs import Inputs, PseudoLabels
 from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
@@ -24,6 +25,7 @@ from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refr
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
 from scda.models.networks.network import FeatureHead
+from scda.models.trust import Trust
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Adapted:
     discovery: Discovery | None  # of the last round; None without a round
     source: Labelled  # features of the final backbone
     target: Tensor  # (M, D_backbone), the same
+    trust: Trust  # how accurate it is expected to be
     findings: list[Finding]  # what the user should know
     failure: str = ""  # why training ended before the last round
 
@@ -93,12 +96,14 @@ def adapt(
     if state.stage > 0:
         source = replace(source, features=domains.source_features(state.networks.backbone))
     state.networks.modules.cpu()
-    findings = run_findings(state, source, domains)
+    outcome = outcome_of(state, source, domains)
+    trust = run_trust(outcome)
+    findings = run_findings(state, outcome, trust)
     networks = replace(state.networks, head=domains.on_backbone(state.networks.head))
     if runner.failure:
         findings.insert(0, _divergence(state, config))
     target = domains.backbone_target
-    return Adapted(networks, state.discovery, source, target, findings, runner.failure)
+    return Adapted(networks, state.discovery, source, target, trust, findings, runner.failure)
 
 
 def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Networks:

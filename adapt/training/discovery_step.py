@@ -6,8 +6,6 @@ import numpy as np
 from torch import nn
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery import diagnostics
 from scda.adapt.discovery.discover import (
     Discovery,
     closed,
@@ -77,28 +75,6 @@ def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -
         measured = "the discovered classes lie in the midst of known classes"
         found = replace(found, verdict=Finding(Status.NOTHING_NEW, measured, _MISSED))
     return replace(state, discovery=found, networks=_with_outputs(state.networks, kept))
-
-
-def run_findings(state: RunState, source: Labelled, domains: Domains) -> list[Finding]:
-    """Return what the user should know at the end of a run.
-
-    Args:
-        state: State after the last stage.
-        source: The source as the final backbone sees it.
-        domains: Both domains, the target as the final backbone sees it.
-    """
-    discovery = state.discovery
-    at_the_end = diagnostics.diagnose(
-        source=source.features.numpy(),
-        source_labels=source.labels.numpy(),
-        target=domains.backbone_target.numpy(),
-        predicted=infer(state.networks, domains.target)[0].argmax(dim=1).numpy(),
-        num_known=domains.num_known,
-        discovery=discovery,
-    )
-    verdict = [discovery.verdict] if discovery and discovery.verdict else []
-    of_discovery = discovery.findings if discovery else ()
-    return [*verdict, *of_discovery, *at_the_end, *state.findings]
 
 
 def _by_orphans(

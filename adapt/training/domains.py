@@ -63,6 +63,11 @@ class Domains:
         return points, self.whitening.target(target.numpy())
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether the target's features are still those of the frozen backbone."""
+        return self.backbone_target is self._frozen[1]
+
+    @property
     def graph(self) -> csr_array:
         """The neighbour graph of F's inputs of the target, computed once per backbone."""
         if self._graph is None:

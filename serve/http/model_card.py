@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from scda.models.bundle import ClassInfo
 from scda.models.names import Names
 from scda.models.predictor import Predictor
+from scda.models.trust import Trust
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import errors
 from scda.serve.http.settings import Settings
@@ -47,6 +48,7 @@ class ModelCard:
     model_id: str
     schema_version: int
     status: tuple[str, ...]  # `ok`, or what training found doubtful
+    trust: Trust | None  # estimate of the accuracy; None in an older bundle
     names_version: int
     classes: tuple[ClassCard, ...]  # in the order of the model's outputs
     preprocessing: dict[str, Any]  # as in the bundle
@@ -73,6 +75,7 @@ def model_card(predictor: Predictor, settings: Settings) -> ModelCard:
         model_id=manifest.id,
         schema_version=manifest.schema_version,
         status=manifest.status,
+        trust=manifest.trust,
         names_version=names.version,
         classes=tuple(_class_card(info, names) for info in manifest.classes),
         preprocessing=manifest.preprocessing.to_json(),

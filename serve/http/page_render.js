@@ -11,7 +11,7 @@ function showModel(card) {
   const found = card.classes.filter((info) => info.kind === "discovered").length;
   const known = card.classes.length - found;
   $("model").textContent = `${known} known and ${found} discovered classes · model ${card.model_id}`;
-  $("status").textContent = statusSentence(card.status);
+  $("status").textContent = [statusSentence(card.status), trustSentence(card.trust)].filter(Boolean).join(" ");
   $("status").hidden = !$("status").textContent;
 }
 

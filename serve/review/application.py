@@ -49,6 +49,7 @@ class Review:
         return {
             "model_id": self.manifest.id,
             "status": list(self.manifest.status),
+            "trust": self.manifest.trust and dataclasses.asdict(self.manifest.trust),
             "version": names.version,
             "classes": [self._class(names, info) for info in self.manifest.classes],
             "undo": last.did if last else None,

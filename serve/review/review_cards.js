@@ -24,7 +24,8 @@ function show(next) {
 
 function showNotes() {
   const missing = state.why_no_images && `Only the typical images can be shown: ${state.why_no_images}.`;
-  $("notes").textContent = [statusSentence(state.status), missing].filter(Boolean).join(" ");
+  const said = [statusSentence(state.status), trustSentence(state.trust), missing];
+  $("notes").textContent = said.filter(Boolean).join(" ");
   $("notes").hidden = !$("notes").textContent;
 }
 

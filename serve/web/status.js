@@ -1,10 +1,11 @@
 "use strict";
-// The status of a bundle in words: what training found doubtful.
+// The status of a bundle in words: what training found doubtful, and how accurate it expects to be.
 
 const STATUS_MEANS = {
   "nothing new found": "training found no class that the source lacks",
   "few new images": "few target images are unlike the known classes",
-  "weak transfer": "target images resemble their known classes less than source images do",
+  "weak transfer": "many target images of known classes are expected to be wrong",
+  doubtful: "more target images than usual are expected to be wrong",
   collapsed: "almost every target image was predicted as one kind, known or new",
   "k unsure": "the number of discovered classes is uncertain",
   "unstable k": "the number of discovered classes changed until the end of training",
@@ -22,4 +23,11 @@ function statusSentence(statuses) {
   if (!doubts.length) return "";
   const named = doubts.map((status) => (STATUS_MEANS[status] ? `${status} (${STATUS_MEANS[status]})` : status));
   return `Training status: ${named.join(", ")}.`;
+}
+
+/** Returns one sentence about the expected accuracy, or nothing for a bundle without an estimate. */
+function trustSentence(trust) {
+  if (!trust) return "";
+  const [expected, low, high] = [trust.expected_accuracy, trust.low, trust.high].map((share) => Math.round(100 * share));
+  return `About ${expected} of 100 images of known classes are expected to be right (${low} to ${high}).`;
 }

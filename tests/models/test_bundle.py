@@ -13,6 +13,7 @@ from scda.models.bundle import Manifest, bundle_folder, read_manifest, write_bun
 from scda.models.errors import GateError, ScdaError, UsageError
 from scda.models.images import read_image
 from scda.models.predictor import load_predictor
+from scda.models.trust import Trust
 from tests.bundles import make_bundle, picture
 
 FILES = (
@@ -55,6 +56,12 @@ def edit(bundle: Path, change: Callable[[dict[str, Any]], object], *, sign: bool
             read_manifest(bundle)
         fields["id"] = str(caught.value).split("contents give ")[1].rstrip(")")
         path.write_text(json.dumps(fields))
+
+
+def trusted(folder: Path) -> Path:
+    """Write a bundle with an estimate of its accuracy."""
+    estimate = Trust(expected_accuracy=0.9, low=0.8, high=1.0, measures={"separation": 2.5})
+    return make_bundle(folder, trust=estimate)
 
 
 def write(draft: Path, folder: Path, manifest: Manifest) -> Manifest:
@@ -194,6 +201,28 @@ def test_an_exemplar_without_a_checksum_is_refused(bundle: Path) -> None:
 def test_a_model_without_a_checksum_is_refused(bundle: Path) -> None:
     edit(bundle, lambda fields: fields["files"].pop("model.onnx"), sign=True)
     with pytest.raises(GateError, match=r"bundle\.json does not list model\.onnx$"):
+        read_manifest(bundle)
+
+
+def test_the_estimate_of_accuracy_is_read_and_part_of_the_id(tmp_path: Path) -> None:
+    manifest = read_manifest(trusted(tmp_path / "bundle"))
+    assert manifest.trust is not None
+    assert manifest.trust.measures == {"separation": 2.5}
+    assert dataclasses.replace(manifest, trust=None).id != manifest.id
+
+
+def test_a_bundle_without_an_estimate_has_no_field_for_it(whole_bundle: Path) -> None:
+    # Its id has to be the one that an older version gave it.
+    manifest = read_manifest(whole_bundle)
+    assert manifest.trust is None
+    assert "trust" not in json.loads((whole_bundle / "bundle.json").read_text())
+
+
+@pytest.mark.parametrize("trust", [7, [], {"low": 0.5}, {"expected_accuracy": "high"}])
+def test_a_strange_estimate_is_refused(tmp_path: Path, trust: object) -> None:
+    bundle = trusted(tmp_path / "bundle")
+    edit(bundle, lambda fields: fields.update(trust=trust))
+    with pytest.raises(GateError, match=r"^[^\n]*bundle\.json: damaged[^\n]+$"):
         read_manifest(bundle)
 
 

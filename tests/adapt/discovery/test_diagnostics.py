@@ -5,26 +5,22 @@ import pytest
 
 from scda.adapt.discovery.counting.estimate import Curve
 from scda.adapt.discovery.diagnostics import (
-    MIN_SIMILARITY,
     diagnose,
     empty_classes,
     one_sided_game,
-    transfer_similarity,
 )
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.selection import Candidates, empty_ids
-from scda.models.index import Ids
+from scda.adapt.discovery.trust.calibration import RISING
+from scda.adapt.discovery.trust.estimate import estimate
+from scda.adapt.discovery.trust.measures import MEASURES
 
-KNOWN, EACH, WIDTH = 4, 10, 8
+KNOWN, EACH = 4, 10
 LABELS = np.repeat(np.arange(KNOWN), EACH)
+SURE = estimate({name: 0.0 if name in RISING else 1.0 for name in MEASURES})
+UNSURE = estimate(dict.fromkeys(MEASURES, 0.5))
 CURVE = Curve([5, 6], [2.0, 1.0], [1.0, 1.0], 5, [5], 6)
-
-
-def images(labels: Ids, *, spread: float = 0.1, seed: int = 0) -> Points:
-    noise = np.random.default_rng(seed).normal(0, spread, (len(labels), WIDTH))
-    return (np.eye(WIDTH)[labels] + noise).astype(np.float32)
 
 
 def discovery(**fields: Any) -> Discovery:
@@ -38,9 +34,8 @@ def discovery(**fields: Any) -> Discovery:
 
 def found(**fields: Any) -> list[str]:
     """Return the findings of a run that nothing is wrong with; fields are changed."""
-    usual: dict[str, Any] = {"source": images(LABELS), "source_labels": LABELS}
-    usual |= {"target": images(LABELS, seed=1), "predicted": LABELS, "num_known": KNOWN}
-    return [str(line) for line in diagnose(**{**usual, "discovery": discovery(), **fields})]
+    usual = {"predicted": LABELS, "num_known": KNOWN, "trust": SURE, "discovery": discovery()}
+    return [str(line) for line in diagnose(**{**usual, **fields})]
 
 
 def begin(lines: list[str], *statuses: str) -> bool:
@@ -48,76 +43,11 @@ def begin(lines: list[str], *statuses: str) -> bool:
     return all(line.startswith(f"{status}: ") for line, status in pairs)
 
 
-def similarity_by_hand(
-    source: list[list[float]],
-    source_labels: list[int],
-    target: list[list[float]],
-    predicted: list[int],
-    known: int,
-) -> float:
-    def unit(row: list[float]) -> list[float]:
-        length = sum(value * value for value in row) ** 0.5
-        return [value / length for value in row]
-
-    def mean(rows: list[list[float]]) -> list[float]:
-        return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
-
-    def dot(one: list[float], two: list[float]) -> float:
-        return sum(a * b for a, b in zip(one, two, strict=True))
-
-    centres = [
-        unit(mean([unit(row) for row, at in zip(source, source_labels, strict=True) if at == c]))
-        for c in range(known)
-    ]
-    of_source = [dot(unit(row), centres[c]) for row, c in zip(source, source_labels, strict=True)]
-    of_target = [
-        dot(unit(row), centres[c]) for row, c in zip(target, predicted, strict=True) if c < known
-    ]
-    return (sum(of_target) / len(of_target)) / (sum(of_source) / len(of_source))
-
-
 def test_nothing_is_found_where_all_is_well() -> None:
     assert found() == []
     assert found(discovery=None) == []
     closed = discovery(k_star=0, curve=None, votes={}, k_path=())
     assert found(discovery=closed) == []
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_similarity_is_its_definition(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    source_labels = np.concatenate([np.arange(3), rng.integers(0, 3, 20)])
-    source = rng.normal(0.5, 1, (23, 5)).astype(np.float32)
-    target = rng.normal(0.5, 1, (15, 5)).astype(np.float32)
-    predicted = np.concatenate([[0], rng.integers(0, 5, 14)])
-    expected = similarity_by_hand(
-        source.tolist(), source_labels.tolist(), target.tolist(), predicted.tolist(), 3
-    )
-    actual = transfer_similarity(source, source_labels, target, predicted, 3)
-    assert actual == pytest.approx(expected, abs=1e-5)  # float32 cosines
-
-
-def test_similarity_worked_by_hand() -> None:
-    source = np.array([[3, 0], [0, 5]], np.float32)
-    target = np.array([[3, 4], [0, 1], [-1, 0]], np.float32)
-    # Cosines to the centre of the class: 0.6 and 1; the third, predicted as new, is left out.
-    actual = transfer_similarity(source, np.array([0, 1]), target, np.array([0, 1, 2]), 2)
-    assert actual == pytest.approx((0.6 + 1) / 2)
-
-
-def test_source_images_have_similarity_1() -> None:
-    source = images(LABELS, spread=0.5)
-    assert transfer_similarity(source, LABELS, 7 * source, LABELS, KNOWN) == pytest.approx(1)
-
-
-def test_wrong_classes_are_less_similar() -> None:
-    source = images(LABELS)
-    assert transfer_similarity(source, LABELS, source, (LABELS + 1) % KNOWN, KNOWN) < 0.2
-
-
-def test_similarity_is_0_where_no_image_is_predicted_known() -> None:
-    source = images(LABELS)
-    assert transfer_similarity(source, LABELS, source, np.full(len(LABELS), KNOWN), KNOWN) == 0
 
 
 def test_collapsed_where_nearly_all_is_predicted_as_new() -> None:
@@ -131,35 +61,15 @@ def test_collapsed_where_nearly_all_is_predicted_as_new() -> None:
 
 
 def test_collapsed_where_fewer_than_half_of_the_known_classes_are_found() -> None:
-    assert found(target=images(LABELS % 2), predicted=LABELS % 2) == []
-    lines = found(target=images(0 * LABELS), predicted=0 * LABELS)
+    assert found(predicted=LABELS % 2) == []
+    lines = found(predicted=0 * LABELS)
     assert begin(lines, "collapsed")
     assert "0% of the target is predicted as new, and 1 of 4 known classes are found" in lines[0]
 
 
-def test_all_predicted_as_new_is_both_collapsed_and_weak() -> None:
-    lines = found(predicted=np.full(40, KNOWN + 1))
-    assert begin(lines, "collapsed", "weak transfer")
-    assert "100% of the target is predicted as new, and 0 of 4 known classes" in lines[0]
-    assert " is 0.0% of" in lines[1]
-
-
-def test_weak_transfer_where_target_images_are_unlike_their_class() -> None:
-    source = images(LABELS, spread=0)
-    target = (0.6 * np.eye(WIDTH)[LABELS] + 0.8 * np.eye(WIDTH)[LABELS + KNOWN]).astype(np.float32)
-    assert found(source=source, target=target) == [
-        "weak transfer: similarity of target images to their known class is 60.0% of the source's "
-        "own (expected at least 70%); check the known classes in the report, or use another "
-        "backbone"
-    ]
-
-
-def test_transfer_is_weak_just_below_the_least_similarity() -> None:
-    source = images(LABELS, spread=0)
-    for cosine, weak in ((MIN_SIMILARITY + 0.001, False), (MIN_SIMILARITY - 0.001, True)):
-        aside = np.sqrt(1 - cosine**2) * np.eye(WIDTH)[LABELS + KNOWN]
-        target = (cosine * np.eye(WIDTH)[LABELS] + aside).astype(np.float32)
-        assert bool(found(source=source, target=target)) == weak
+def test_a_run_that_is_expected_to_be_wrong_is_doubted() -> None:
+    assert begin(found(trust=UNSURE), "weak transfer")
+    assert begin(found(trust=UNSURE, predicted=0 * LABELS), "collapsed", "weak transfer")
 
 
 @pytest.mark.parametrize(("k_scda", "k_graph"), [(3, 6), (6, 3), (1, 2), (2, 9)])
@@ -195,7 +105,7 @@ def test_k_is_stable_where_the_last_two_rounds_are_close(path: tuple[int, ...]) 
 
 def test_every_finding_is_one_line_that_says_what_to_do() -> None:
     doubted = discovery(k_star=1, votes={"scda": 1, "graph": 3}, k_path=(3, 1))
-    lines = found(predicted=np.full(40, KNOWN), discovery=doubted)
+    lines = found(predicted=np.full(40, KNOWN), trust=UNSURE, discovery=doubted)
     assert begin(lines, "collapsed", "weak transfer", "k unsure", "unstable k")
     assert all("; " in line and "\n" not in line for line in lines)
 

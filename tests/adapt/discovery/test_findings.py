@@ -32,6 +32,7 @@ def test_statuses_stay_as_bundles_hold_them() -> None:
         "ok",
         "nothing new found",
         "weak transfer",
+        "doubtful",
         "collapsed",
         "k unsure",
         "unstable k",

@@ -1,0 +1,1 @@
+"""How far to trust a run: measures that need no label, and what they say about its accuracy."""
