@@ -29,6 +29,7 @@ from benchmarks.open_set.baselines import METHODS, measure_other
 from benchmarks.open_set.execute import features_of, records_of, say
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run
+from benchmarks.suites.classes import judged_classes
 from benchmarks.suites.comparison import OWN, comparison
 from benchmarks.suites.estimate import knn_agree
 from benchmarks.suites.summary import figure, summary
@@ -120,9 +121,11 @@ def measure(run: Run, inputs: Inputs) -> Record:
     with threadpool_limits(1):
         trained = runs.train(inputs, run.config)
         agreement = knn_agree(inputs, trained.rounds[-1])
-    scored = runs.scores(trained, np.array(run.lists.truth), run.lists.num_known)
+    truth, num_known = np.array(run.lists.truth), run.lists.num_known
+    scored = runs.scores(trained, truth, num_known)
     estimate = None if agreement is None else runs.percent(agreement)
-    return {**run.name, **scored, "knn_agree": estimate}
+    classes = judged_classes(trained.rounds[-1], trained.near, truth, num_known)
+    return {**run.name, **scored, "knn_agree": estimate, "classes": classes}
 
 
 def chosen(tasks: Sequence[Task], patterns: Sequence[str], kinds: Sequence[str]) -> list[Task]:

@@ -14,7 +14,7 @@ from typing import Any
 from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside
 from scda.models.preprocess import Preprocessing
-from scda.models.trust import Trust
+from scda.models.trust import ClassTrust, Trust
 
 SCHEMA_VERSION = 1
 MANIFEST, NAMES = "bundle.json", "names.json"
@@ -36,6 +36,12 @@ class ClassInfo:
     radius: dict[str, float]  # quantiles of the distances of its members to the centroid
     nearest_known: str | None  # id of the closest known class; None for a known class
     exemplars: tuple[str, ...]  # paths in the bundle, most typical first
+    trust: ClassTrust | None = None  # None for a known class, and in an older bundle
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is a discovered class that may be false or mixed."""
+        return self.trust is not None and bool(self.trust.doubts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +81,10 @@ class Manifest:
 
     def _fields(self) -> dict[str, Any]:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        fields["classes"] = [dataclasses.asdict(info) for info in self.classes]
+        fields["classes"] = [_present(dataclasses.asdict(info)) for info in self.classes]
         fields["preprocessing"] = self.preprocessing.to_json()
-        if self.trust is None:  # the id of an older bundle is that of its own fields
-            del fields["trust"]
-        else:
-            fields["trust"] = dataclasses.asdict(self.trust)
-        return fields
+        fields["trust"] = self.trust and dataclasses.asdict(self.trust)
+        return _present(fields)
 
 
 def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
@@ -209,4 +212,16 @@ def _check_sums(folder: Path, manifest: Manifest) -> None:
 
 
 def _class_info(entry: dict[str, Any]) -> ClassInfo:
-    return ClassInfo(**{**entry, "exemplars": tuple(entry["exemplars"])})
+    trust = entry.get("trust")
+    return ClassInfo(
+        **{
+            **entry,
+            "exemplars": tuple(entry["exemplars"]),
+            "trust": None if trust is None else ClassTrust.from_json(trust),
+        }
+    )
+
+
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields without a missing trust: the id of an old bundle is of its own fields."""
+    return {name: value for name, value in fields.items() if name != "trust" or value is not None}

@@ -1,6 +1,7 @@
-"""How far to trust a run: an estimate of its accuracy, made without a label of the target."""
+"""How far to trust a run and each class it discovered, without a label of the target."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 
@@ -40,3 +41,49 @@ def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is not a number")
     return float(value)
+
+
+class Doubt(StrEnum):
+    """Why a discovered class may be false or mixed; the values stand in bundle.json."""
+
+    UNSTABLE = "unstable"
+    LEAKS = "leaks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassTrust:
+    """How far to trust a discovered class, measured without a label; shares are 0 to 1."""
+
+    stability: float  # share of its images most of whose neighbours are predicted as the class
+    leak: float  # share of its images' neighbours that are predicted as known classes
+    similarity: float  # cosine of its centroid and that of the nearest known class, -1 to 1
+    doubts: tuple[Doubt, ...]  # empty if nothing speaks against the class
+
+    @property
+    def measures(self) -> str:
+        """The measures in words."""
+        return (
+            f"{self.stability:.0%} of images among their own, {self.leak:.0%} of neighbours known"
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why the class is doubtful, to follow "doubtful:"; empty if it is not."""
+        reasons = {
+            Doubt.UNSTABLE: f"only {self.stability:.0%} of its images lie among their own, "
+            "so it may mix several classes",
+            Doubt.LEAKS: f"{self.leak:.0%} of its images' neighbours are predicted as known, "
+            "so it may be a part of a known class",
+        }
+        return "; ".join(reasons[doubt] for doubt in self.doubts)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "ClassTrust":
+        """Return what `dataclasses.asdict` gave.
+
+        Raises:
+            TypeError: If a field is missing, unknown or not a number.
+            ValueError: If a doubt is unknown.
+        """
+        numbers = {name: _number(value) for name, value in fields.items() if name != "doubts"}
+        return cls(**numbers, doubts=tuple(map(Doubt, fields["doubts"])))

@@ -27,7 +27,7 @@ from scda.models.index import build_index, write_index
 from scda.models.parity import Reference
 from scda.models.preprocess import Preprocessing
 from scda.models.session import Session
-from scda.models.trust import Trust
+from scda.models.trust import ClassTrust, Trust
 
 RGB = {
     "blue": (0, 0, 255),
@@ -48,12 +48,14 @@ def make_bundle(
     num_discovered: int = 2,
     targets: Mapping[str, str] | None = None,
     trust: Trust | None = None,
+    class_trust: Mapping[str, ClassTrust] | None = None,
 ) -> Path:
     """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
 
     An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
     `targets` are its neighbours, path → colour; without them it has none. `trust` is its estimated
-    accuracy; without it the bundle is like one of an older version.
+    accuracy, `class_trust` that of discovered classes by id; without them the bundle is like one of
+    an older version.
     """
     colours = [*KNOWN, *DISCOVERED[:num_discovered]]
     centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
@@ -65,7 +67,7 @@ def make_bundle(
         write_index(build_index(centres - np.float32(0.5)), draft / CLUSTERS)
         if targets is not None:
             _save_neighbours(draft, targets)
-        classes = _classes(labels, len(colours))
+        classes = _classes(labels, len(colours), class_trust or {})
         for info, colour in zip(classes, colours, strict=True):
             exemplar = draft / info.exemplars[0]
             exemplar.parent.mkdir(parents=True)
@@ -97,7 +99,9 @@ def _preprocessing(crop_px: int) -> Preprocessing:
     )
 
 
-def _classes(labels: Sequence[str], count: int) -> tuple[ClassInfo, ...]:
+def _classes(
+    labels: Sequence[str], count: int, trust: Mapping[str, ClassTrust]
+) -> tuple[ClassInfo, ...]:
     known = [(f"known-{i:03d}", label, "known") for i, label in enumerate(labels)]
     found = [f"discovered-{i:03d}" for i in range(count - len(labels))]
     rows = [*known, *((class_id, class_id, "discovered") for class_id in found)]
@@ -111,6 +115,7 @@ def _classes(labels: Sequence[str], count: int) -> tuple[ClassInfo, ...]:
             radius={"q50": 0.05, "q90": 0.1, "q99": 0.2},
             nearest_known="known-002" if kind == "discovered" else None,
             exemplars=(f"exemplars/{class_id}/0.jpg",),
+            trust=trust.get(class_id),
         )
         for i, (class_id, label, kind) in enumerate(rows)
     )

@@ -1,12 +1,15 @@
 """`scda-adapt inspect`: show the contents of a bundle."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from scda.adapt.cli.options import AsJson, Bundle, Verbose
 from scda.adapt.cli.output import print_json
 from scda.adapt.cli.predictor import load
+
+if TYPE_CHECKING:
+    from scda.models.trust import ClassTrust
 
 
 def inspect(
@@ -32,6 +35,12 @@ def inspect(
         for info in manifest.classes:
             nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
             typer.echo(f"{info.class_id}  {info.size:6} images  {info.label}{nearest}")
+            if info.trust:
+                typer.echo(f"    {_measured(info.trust)}")
     if verify:
         load(folder)
         typer.echo("verified: checksums, model, index, parity images", err=True)
+
+
+def _measured(trust: "ClassTrust") -> str:
+    return f"doubtful: {trust.reason}" if trust.doubts else trust.measures

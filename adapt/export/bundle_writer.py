@@ -37,7 +37,7 @@ def make_bundle(
     source: Images,
     target: Images,
     status: tuple[str, ...],
-    trust: Trust,
+    trust: Trust | None = None,
     run: dict[str, Any],
     neighbours: bool,
 ) -> Manifest:
@@ -116,6 +116,7 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
     domain, rows = final.members[label]
     typical = rows[np.argsort(final.distances[label], kind="stable")]
     closest = int((final.centroids[:num_known] @ final.centroids[label]).argmax())
+    trust = None if known else final.trust[label - num_known]
     of_class = final.predicted == label
     confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
@@ -131,6 +132,7 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
             _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", images[domain].read(row))
             for number, row in enumerate(typical[:EXEMPLARS])
         ),
+        trust=trust,
     )
 
 

@@ -8,10 +8,12 @@ from torch import Tensor, nn
 
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.trust.classes import trust_classes
 from scda.adapt.training.algorithm import Adapted
 from scda.adapt.training.networks import Networks, infer
 from scda.models.files import printable
 from scda.models.index import Ids, normalised
+from scda.models.trust import ClassTrust
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class FinalModel:
     centroids: Points  # (C, D), rows of length 1
     members: list[tuple[str, Ids]]  # for each class: `target` or `source`, and rows
     distances: list[Points]  # for each class: distances of its members to the centroid, 1 - cosine
+    trust: list[ClassTrust]  # for each discovered class
 
     @property
     def predicted(self) -> Ids:
@@ -69,6 +72,7 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         np.clip(1 - rows @ centroid, 0, 2)
         for rows, centroid in zip(directions, centroids, strict=True)
     ]
+    found = trust_classes(predicted, adapted.near, centroids, num_known)
     return FinalModel(
         networks,
         class_names,
@@ -78,6 +82,7 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         centroids,
         members,
         distances,
+        found,
     )
 
 

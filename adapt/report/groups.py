@@ -9,6 +9,7 @@ from scda.adapt.runs.tables import TargetRow
 from scda.models.bundle import CLUSTERS, NAMES, ClassInfo, Manifest
 from scda.models.index import Features, read_index
 from scda.models.names import UNKNOWN, Names, read_names
+from scda.models.trust import ClassTrust
 
 _ALIKE = 3  # number of similar classes listed per class
 
@@ -31,6 +32,16 @@ class Group:
         return self.info.class_id
 
     @property
+    def trust(self) -> ClassTrust | None:
+        """How far to trust a discovered class; None where it was not measured, as after a merge."""
+        return None if self.merged else self.info.trust
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is a discovered class that may be false or mixed."""
+        return self.info.doubtful and not self.merged
+
+    @property
     def confidence(self) -> float:
         """Mean confidence of its images, 0 to 1; 0 if there are none."""
         return float(np.mean([row.confidence for row in self.rows])) if self.rows else 0.0
@@ -45,11 +56,21 @@ class Group:
 class Groups:
     """All classes of a run."""
 
-    discovered: list[Group]  # largest first
+    discovered: list[Group]  # largest first, doubtful ones last
     known: list[Group]  # in the order of the bundle
     dropped: list[Group]
     answers: dict[str, str]  # class id → id of the class it was merged into, or `unknown`
     labels: dict[str, str]  # class id, or `unknown` → current label
+
+    @property
+    def trusted(self) -> list[Group]:
+        """The discovered classes that are not doubtful."""
+        return [group for group in self.discovered if not group.doubtful]
+
+    @property
+    def doubtful(self) -> list[Group]:
+        """The discovered classes that may be false or mixed."""
+        return [group for group in self.discovered if group.doubtful]
 
     @property
     def active(self) -> list[Group]:
@@ -84,7 +105,7 @@ def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Grou
     ]
     found = [group for group in made if group.kind == "discovered"]
     return Groups(
-        sorted(found, key=lambda group: -len(group.rows)),
+        sorted(found, key=lambda group: (group.doubtful, -len(group.rows))),
         [group for group in made if group.kind == "known"],
         [group for group in made if group.kind == UNKNOWN],
         answers,

@@ -24,6 +24,7 @@ from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
 from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
+from scda.models.index import Ids
 from scda.models.networks.network import FeatureHead
 from scda.models.trust import Trust
 
@@ -36,6 +37,7 @@ class Adapted:
     discovery: Discovery | None  # of the last round; None without a round
     source: Labelled  # features of the final backbone
     target: Tensor  # (M, D_backbone), the same
+    near: Ids  # rows of the nearest target images of every one, whitened, (M, n)
     trust: Trust  # how accurate it is expected to be
     findings: list[Finding]  # what the user should know
     failure: str = ""  # why training ended before the last round
@@ -103,7 +105,9 @@ def adapt(
     if runner.failure:
         findings.insert(0, _divergence(state, config))
     target = domains.backbone_target
-    return Adapted(networks, state.discovery, source, target, trust, findings, runner.failure)
+    return Adapted(
+        networks, state.discovery, source, target, outcome.near, trust, findings, runner.failure
+    )
 
 
 def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Networks:

@@ -55,6 +55,7 @@ class Trained:
 
     probabilities: Features  # (N, C), target
     features: Features  # (N, D), outputs of F
+    near: Labels  # (N, n), nearest target images of every one
     rounds: list[Labels]  # predictions (N,) after pre-training and after every round
     k_rounds: list[int]  # number of outputs besides the known ones; 1 after pre-training
     findings: list[Finding]
@@ -89,7 +90,9 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
     logits, features = infer(adapted.networks, inputs.target)
     probabilities = logits.softmax(dim=1).numpy()
     seconds = time.process_time() - started
-    return Trained(probabilities, features.numpy(), rounds, k_rounds, adapted.findings, seconds)
+    return Trained(
+        probabilities, features.numpy(), adapted.near, rounds, k_rounds, adapted.findings, seconds
+    )
 
 
 def scores(trained: Trained, truth: Labels, num_known: int) -> Record:

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from scda.models.bundle import ClassInfo
 from scda.models.names import Names
 from scda.models.predictor import Predictor
-from scda.models.trust import Trust
+from scda.models.trust import ClassTrust, Trust
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import errors
 from scda.serve.http.settings import Settings
@@ -28,6 +28,7 @@ class ClassCard:
     size: int  # number of target images of the class at training
     mean_confidence: float  # mean over those images, 0 to 1
     nearest_known: str | None  # id of the closest known class; None for a known class
+    trust: ClassTrust | None  # None for a known class, and in an older bundle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,4 +95,5 @@ def _class_card(info: ClassInfo, names: Names) -> ClassCard:
         size=info.size,
         mean_confidence=info.mean_confidence,
         nearest_known=info.nearest_known,
+        trust=info.trust,
     )

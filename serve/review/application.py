@@ -46,18 +46,21 @@ class Review:
     def state(self, names: Names) -> dict[str, Any]:
         """Return everything that the page shows, as JSON values."""
         last = undoable(names)
+        doubtful_last = sorted(self.manifest.classes, key=lambda info: info.doubtful)
         return {
             "model_id": self.manifest.id,
             "status": list(self.manifest.status),
             "trust": self.manifest.trust and dataclasses.asdict(self.manifest.trust),
             "version": names.version,
-            "classes": [self._class(names, info) for info in self.manifest.classes],
+            "classes": [self._class(names, info) for info in doubtful_last],
             "undo": last.did if last else None,
             "history": [{"at": c.at, "did": c.did} for c in names.history[: -_HISTORY - 1 : -1]],
             "why_no_images": self.target_images.why_not,
         }
 
     def _class(self, names: Names, info: ClassInfo) -> dict[str, Any]:
+        # What was measured of a class does not hold for the classes merged into it.
+        trust = None if info.class_id in names.merges.values() else info.trust
         return {
             "class_id": info.class_id,
             "kind": info.kind,
@@ -66,6 +69,8 @@ class Review:
             "size": info.size,
             "confidence": info.mean_confidence,
             "nearest_known": info.nearest_known,
+            "measures": trust.measures if trust else "",
+            "doubt": trust.reason if trust else "",
             "pictures": len(info.exemplars),
             "merged_into": names.merges.get(info.class_id),
             "dropped": info.class_id in names.drops,

@@ -64,6 +64,7 @@ def listing(manifest: Manifest, names: Names) -> list[dict[str, Any]]:
             "size": info.size,
             "label": names.label(info),
             "answers_as": names.resolve(info.class_id),
+            "doubts": list(info.trust.doubts) if info.trust else [],
         }
         for info in manifest.classes
     ]
@@ -74,5 +75,6 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
     return [
         f"{row['class_id']:16} {row['size']:7} images  {row['label']}"
         + (f"  -> {row['answers_as']}" if row["answers_as"] != row["class_id"] else "")
+        + (f"  (doubtful: {', '.join(row['doubts'])})" if row["doubts"] else "")
         for row in rows
     ]

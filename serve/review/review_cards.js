@@ -66,6 +66,8 @@ function update(card, info) {
   name.dataset.saved = label;
   card.setAttribute("aria-label", info.label);
   card.querySelector(".facts").textContent = facts(info);
+  card.querySelector(".doubt span").textContent = info.doubt;
+  card.querySelector(".doubt").hidden = !info.doubt;
   const members = state.classes.filter((other) => other.merged_into === info.class_id);
   card.querySelector(".members").replaceChildren(...members.map(memberLine));
   card.classList.toggle("dropped", info.dropped);
@@ -93,6 +95,7 @@ function facts(info) {
   const near = state.classes.find((other) => other.class_id === info.nearest_known);
   const parts = [info.class_id, `${info.size} images`, `mean confidence ${info.confidence.toFixed(2)}`];
   if (near) parts.push(`nearest known class: ${near.label}`);
+  if (info.measures && !info.doubt) parts.push(info.measures);
   return parts.join(" · ");
 }
 

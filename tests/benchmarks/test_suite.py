@@ -46,6 +46,7 @@ def test_every_task_has_a_record_and_is_not_run_again(
     assert half["variant"] == "pretrain_steps=30 round_steps=3 rounds=1"
     wanted = {"method", "backbone", "preset", "seed", "status", "hos", "os_star", "k_star"}
     assert wanted | {"nmi_implicit", "correspondence_5", "seconds", "knn_agree"} <= half.keys()
+    assert {"size", "stability", "leak", "purity", "known"} == half["classes"][0].keys()
     assert no_backbone == [20 + 40]  # each image once, though both tasks see it
     first = capsys.readouterr()
     assert "| shapes half | 1 | " in first.out

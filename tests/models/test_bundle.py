@@ -13,7 +13,7 @@ from scda.models.bundle import Manifest, bundle_folder, read_manifest, write_bun
 from scda.models.errors import GateError, ScdaError, UsageError
 from scda.models.images import read_image
 from scda.models.predictor import load_predictor
-from scda.models.trust import Trust
+from scda.models.trust import ClassTrust, Doubt, Trust
 from tests.bundles import make_bundle, picture
 
 FILES = (
@@ -209,6 +209,18 @@ def test_the_estimate_of_accuracy_is_read_and_part_of_the_id(tmp_path: Path) -> 
     assert manifest.trust is not None
     assert manifest.trust.measures == {"separation": 2.5}
     assert dataclasses.replace(manifest, trust=None).id != manifest.id
+
+
+def test_the_trust_in_a_class_is_read_and_part_of_the_id(tmp_path: Path) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.LEAKS,))
+    folder = make_bundle(tmp_path / "bundle", class_trust={"discovered-001": trust})
+    manifest = read_manifest(folder)
+    assert [info.trust for info in manifest.classes] == [None, None, None, None, trust]
+    assert [info.doubtful for info in manifest.classes] == [False, False, False, False, True]
+    assert manifest.id != read_manifest(make_bundle(tmp_path / "other")).id
+    edit(folder, lambda fields: fields["classes"][4]["trust"].update(doubts=["ugly"]))
+    with pytest.raises(GateError, match=r"bundle\.json: damaged: "):
+        read_manifest(folder)
 
 
 def test_a_bundle_without_an_estimate_has_no_field_for_it(whole_bundle: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 
 from scda.adapt.cli.main import main
 from scda.models.bundle import read_manifest
+from scda.models.trust import ClassTrust, Doubt
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
@@ -372,6 +374,18 @@ def test_names_are_listed_set_and_undone(scda: Scda, tmp_path: Path) -> None:
     assert fields["names_version"] == 3
     assert [change["version"] for change in fields["history"]] == [1, 2, 3]
     assert fields["classes"][4]["answers_as"] == "unknown"
+
+
+def test_inspect_and_names_say_what_is_doubtful(scda: Scda, tmp_path: Path) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.LEAKS,))
+    judged = {"discovered-000": trust, "discovered-001": replace(trust, doubts=())}
+    bundle = make_bundle(tmp_path / "bundle", class_trust=judged)
+    shown = scda("inspect", bundle).stdout
+    assert f"    doubtful: {trust.reason}\n" in shown
+    assert f"    {trust.measures}\n" in shown
+    assert "(doubtful: leaks)" in scda("names", bundle).stdout
+    classes = json.loads(scda("names", bundle, "--json").stdout)["classes"]
+    assert [row["doubts"] for row in classes] == [[], [], [], ["leaks"], []]
 
 
 def test_a_refused_call_of_names_changes_nothing(scda: Scda, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
+from scda.models.trust import ClassTrust, Doubt
 from tests.conftest import TinyData
 
 HOSTILE = '<script>alert("x")</script> & ünï \N{GRINNING FACE}'
@@ -68,6 +69,34 @@ def test_notes_of_any_version_are_shown(
     shutil.copytree(tiny_run, run)
     monkeypatch.setattr(report, "read_manifest", noted)
     assert shown in write_report(run, Reporter(quiet=True)).read_text()
+
+
+def test_a_doubtful_class_stands_last_and_says_why(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.1, similarity=0.6, doubts=(Doubt.UNSTABLE,))
+    sure = replace(trust, stability=0.9, doubts=())
+
+    def doubted(folder: Path) -> Manifest:
+        manifest = read_manifest(folder)
+        known, found = (
+            manifest.classes[: manifest.num_known],
+            manifest.classes[manifest.num_known :],
+        )
+        judged = [replace(info, trust=sure) for info in found]
+        judged[0] = replace(judged[0], trust=trust)
+        return replace(manifest, classes=(*known, *judged))
+
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    monkeypatch.setattr(report, "read_manifest", doubted)
+    text = write_report(run, Reporter(quiet=True)).read_text()
+    before, _, after = text.partition('<h3 class="part">Doubtful</h3>')
+    assert 'id="discovered-001"' in before
+    assert 'id="discovered-000"' in after
+    assert "<b>1</b> doubtful class<" in before
+    assert f"<b>Doubtful</b>: {trust.reason}." in after
+    assert sure.measures in before
 
 
 def test_the_page_loads_nothing_from_elsewhere(tiny_run: Path) -> None:

@@ -10,6 +10,7 @@ from scda.adapt.report.sheets import Sheet, from_exemplars, make_sheets, outlier
 from scda.adapt.runs.tables import TargetRow
 from scda.models.bundle import read_manifest
 from scda.models.files import printable
+from scda.models.trust import ClassTrust, Doubt
 from tests.bundles import make_bundle
 
 BLUE, GREEN, RED = "known-000", "known-001", "known-002"
@@ -135,3 +136,23 @@ def test_texts_are_short_and_printable() -> None:
     assert short("a\nb  c") == "a b c"
     assert len(short("x" * 500)) == 60
     assert printable("9\udce9.png") == "9\\xe9.png"
+
+
+def test_doubtful_classes_stand_last(tmp_path: Path) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.UNSTABLE,))
+    folder = make_bundle(tmp_path / "doubted", class_trust={D0: trust})
+    rows = [*ROWS, row(20, D0)]  # the largest class is the doubtful one
+    found = groups(folder, rows)
+    assert [group.class_id for group in found.discovered] == [D1, D0]
+    assert [group.class_id for group in found.doubtful] == [D0]
+    assert found.doubtful[0].trust == trust
+
+
+def test_a_merge_ends_the_doubt_and_a_dropped_class_is_not_among_the_doubtful(
+    tmp_path: Path,
+) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.UNSTABLE,))
+    folder = make_bundle(tmp_path / "doubted", class_trust={D0: trust})
+    merged = groups(folder, merges={D1: D0})
+    assert [(g.class_id, g.doubtful, g.trust) for g in merged.discovered] == [(D0, False, None)]
+    assert groups(folder, drops=[D0]).doubtful == []

@@ -84,7 +84,8 @@ def test_scores_of_a_case_worked_by_hand() -> None:
     truth = np.array([0, 0, 1, 2, 2])
     probabilities = np.eye(3, dtype=np.float32)[after]
     rounds, findings = [before, after], [Finding(Status.K_UNSURE, "why", "inspect")]
-    trained = Trained(probabilities, probabilities, rounds, [1, 1], findings, 1.234)
+    near = np.empty((5, 0), np.int64)
+    trained = Trained(probabilities, probabilities, near, rounds, [1, 1], findings, 1.234)
     record = scores(trained, truth, 2)
     assert record["os_star"] == 75.0  # classes 0 and 1: 1/2 and 1
     assert record["unk_pooled"] == 50.0

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fastapi import FastAPI
 from scda.models.bundle import NAMES
 from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
+from scda.models.trust import ClassTrust, Doubt
 from scda.serve.files.target_images import (
     TargetImage,
     TargetImages,
@@ -73,10 +75,26 @@ def test_the_state_has_all_that_the_page_shows(app: FastAPI) -> None:
         "size": 7,
         "confidence": 0.9,
         "nearest_known": RED,
+        "measures": "",
+        "doubt": "",
         "pictures": 1,
         "merged_into": None,
         "dropped": False,
     }
+
+
+def test_a_doubtful_class_stands_last_and_says_why(tmp_path: Path) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.LEAKS,))
+    sure = replace(trust, doubts=())
+    app = create_review_app(
+        make_bundle(tmp_path / "bundle", class_trust={D0: trust, D1: sure}), "token"
+    )
+    first, last = ask(app, "GET", "/token/state").json()["classes"][3:]
+    assert (first["class_id"], last["class_id"]) == (D1, D0)
+    assert (first["doubt"], last["doubt"]) == ("", trust.reason)
+    assert first["measures"] == sure.measures
+    merged = change(app, action="merge", class_ids=[D0, D1]).json()["classes"][4]
+    assert (merged["class_id"], merged["doubt"], merged["measures"]) == (D0, "", "")
 
 
 def test_every_order_is_carried_out_and_kept(app: FastAPI) -> None:

@@ -51,5 +51,6 @@ def test_the_listing_says_what_answers(bundle: Path, naming: Naming) -> None:
         "size": 7,
         "label": "stapler",
         "answers_as": D0,
+        "doubts": [],
     }
     assert lines(rows)[-1] == f"{D1}         6 images  {D1}  -> {RED}"

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Dialog, Page, Route, expect
 from scda.models.bundle import NAMES, read_manifest
 from scda.models.names import Names, read_names
 from scda.models.naming import change_names
+from scda.models.trust import ClassTrust, Doubt
 from scda.serve.review.application import create_review_app
 from tests.browser import opened, running, too_wide
 from tests.bundles import make_bundle, picture
@@ -337,3 +338,17 @@ def test_all_images_of_a_class_surest_or_least_sure_first(
         expect(images.first).to_have_attribute("alt", "69.jpg")
         expect(images.first).to_have_js_property("naturalWidth", 48)
         assert [image.get_attribute("alt") for image in images.all()] == paths[:9:-1]
+
+
+def test_a_doubtful_class_is_marked_with_its_reason(tmp_path: Path, chromium: Browser) -> None:
+    trust = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.LEAKS,))
+    folder = make_bundle(tmp_path / "doubted", class_trust={D0: trust})
+    with (
+        running(create_review_app(folder, "token")) as address,
+        opened(chromium, f"{address}/token/", width=390) as page,
+    ):
+        expect(page.locator(f"#{D0} .doubt")).to_have_text(f"Doubtful: {trust.reason}.")
+        expect(page.locator(f"#{D1} .doubt")).to_be_hidden()
+        cards = page.locator("#discovered .card")
+        assert cards.evaluate_all("all => all.map((card) => card.id)") == [D1, D0]
+        assert not too_wide(page)
