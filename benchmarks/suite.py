@@ -2,12 +2,13 @@
 
     python -m benchmarks.suite --data DIR --out FILE.jsonl [--seeds N] [--tasks PATTERN …]
         [--kinds KIND …] [--method NAME …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE]
-        [--jobs N]
+        [--leave-one-family-out] [--jobs N]
 
 Appends one JSON object per task and seed to the file, skips those that it already contains, and
 prints figures by group (family and kind). `--method` measures other methods on the same features,
-and prints one column for each. `--list` takes another list of tasks, for your own folders;
-`benchmarks/suites/development.toml` is an example.
+and prints one column for each. `--leave-one-family-out` fits the constants of trust on all other
+families, judges them on the one left out, and prints the constants of all. `--list` takes another
+list of tasks, for your own folders; `benchmarks/suites/development.toml` is an example.
 """
 
 import argparse
@@ -29,13 +30,14 @@ from benchmarks.open_set.baselines import METHODS, measure_other
 from benchmarks.open_set.execute import features_of, records_of, say
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run
+from benchmarks.suites import trust
 from benchmarks.suites.classes import judged_classes
 from benchmarks.suites.comparison import OWN, comparison
-from benchmarks.suites.estimate import knn_agree
 from benchmarks.suites.summary import figure, summary
 from benchmarks.suites.tasks import DEVELOPMENT, KINDS, Task, read_tasks
 from scda.adapt.config import TrainConfig
 from scda.adapt.config_file import resolve
+from scda.adapt.discovery.trust.measures import MEASURES
 from scda.models.cache import user_cache
 from scda.models.errors import ScdaError, UsageError
 
@@ -73,7 +75,11 @@ def _measure(options: argparse.Namespace) -> None:
         seconds = time.monotonic() - started
         say(f"{number} of {len(missing)}, {seconds:.0f} s: {_line(record)}")
     by_key = {results.key(record): record for record in results.read(options.out)}
-    print(tables([by_key[results.key(run.name)] for run in planned]))
+    records = [by_key[results.key(run.name)] for run in planned]
+    print(tables(records))
+    if options.leave_one_family_out is not None:
+        ours = [record for record in records if record["method"] == OWN]
+        print(f"\n{trust.report(ours, options.leave_one_family_out or trust.USED)}")
 
 
 @dataclass(frozen=True)
@@ -115,17 +121,14 @@ def tables(records: Sequence[Record]) -> str:
 
 
 def measure(run: Run, inputs: Inputs) -> Record:
-    """Return the record of a run; estimate and truth are computed after training has ended."""
+    """Return the record of a run; the truth is read after training has ended."""
     if run.name["method"] != OWN:
         return measure_other(run, inputs, counts=_COUNTS)
     with threadpool_limits(1):
         trained = runs.train(inputs, run.config)
-        agreement = knn_agree(inputs, trained.rounds[-1])
     truth, num_known = np.array(run.lists.truth), run.lists.num_known
-    scored = runs.scores(trained, truth, num_known)
-    estimate = None if agreement is None else runs.percent(agreement)
     classes = judged_classes(trained.rounds[-1], trained.near, truth, num_known)
-    return {**run.name, **scored, "knn_agree": estimate, "classes": classes}
+    return {**run.name, **runs.scores(trained, truth, num_known), "classes": classes}
 
 
 def chosen(tasks: Sequence[Task], patterns: Sequence[str], kinds: Sequence[str]) -> list[Task]:
@@ -223,6 +226,15 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="OPTION=VALUE",
         help="changes in the preset",
+    )
+    add(
+        "--leave-one-family-out",
+        nargs="*",
+        default=None,
+        choices=MEASURES,
+        metavar="MEASURE",
+        help="fit the constants of trust with each family left out, and print those of all; with "
+        "measures other than those in use",
     )
     add("--cache", type=Path, default=user_cache() / "features", help="folder of cached features")
     add("--jobs", type=int, default=1, help="processes of one thread each (1)")

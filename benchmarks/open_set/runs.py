@@ -28,6 +28,7 @@ from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features
 from scda.models.networks.backbones import weights_files
+from scda.models.trust import Trust
 
 REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # values of unknown_logit_bias, nats
 
@@ -59,6 +60,7 @@ class Trained:
     rounds: list[Labels]  # predictions (N,) after pre-training and after every round
     k_rounds: list[int]  # number of outputs besides the known ones; 1 after pre-training
     findings: list[Finding]
+    trust: Trust
     seconds: float  # processor time, which excludes other programs
 
 
@@ -91,7 +93,14 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
     probabilities = logits.softmax(dim=1).numpy()
     seconds = time.process_time() - started
     return Trained(
-        probabilities, features.numpy(), adapted.near, rounds, k_rounds, adapted.findings, seconds
+        probabilities,
+        features.numpy(),
+        adapted.near,
+        rounds,
+        k_rounds,
+        adapted.findings,
+        adapted.trust,
+        seconds,
     )
 
 
@@ -112,6 +121,7 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
     shares = {
         "accuracy": accuracy(truth, predicted, num_known),
         "known_share": known_share(truth, predicted, num_known),
+        "known_accuracy": known_accuracy(truth, predicted, num_known),
     }
     return {
         **measured(scored, num_known=num_known, k_star=trained.k_rounds[-1]),
@@ -122,6 +132,10 @@ def scores(trained: Trained, truth: Labels, num_known: int) -> Record:
         "hos_per_round": [percent(shares["hos"]) for shares in rounds],
         "k_per_round": trained.k_rounds,
         "status": list(statuses(trained.findings)),
+        "expected_accuracy": percent(trained.trust.expected_accuracy),
+        "low": percent(trained.trust.low),
+        "high": percent(trained.trust.high),
+        "measures": trained.trust.measures,
         "seconds": round(trained.seconds, 2),
     }
 
@@ -146,6 +160,12 @@ def known_share(truth: Labels, predicted: Labels, num_known: int) -> float:
     """Return the share of known images that are predicted as any known class; 0 without any."""
     known = truth < num_known
     return float((predicted[known] < num_known).mean()) if known.any() else 0.0
+
+
+def known_accuracy(truth: Labels, predicted: Labels, num_known: int) -> float:
+    """Return the share of known images that are predicted as their class; 0 without any."""
+    known = truth < num_known
+    return float((predicted == truth)[known].mean()) if known.any() else 0.0
 
 
 def percent(share: float) -> float:

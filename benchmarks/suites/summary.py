@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from statistics import mean
 
 from scipy.stats import spearmanr
-from sklearn.metrics import roc_auc_score
 
-from benchmarks.open_set.aggregate import Group, average, grouped, markdown, over_tasks, plain
+from benchmarks.open_set.aggregate import Group, grouped, markdown, over_tasks, plain
 from benchmarks.open_set.results import Record
 
 MISSING = "missing"  # the group of all tasks with missing known classes
@@ -43,11 +42,20 @@ def _group_table(groups: Group) -> str:
             plain(over_tasks(members, "figure")),
             plain(over_tasks(members, "k_abs")),
             f"{sum(record['k_star'] == 0 for record in members)} of {len(members)}",
-            plain(_mean_estimate(members)),
+            plain(over_tasks(members, "expected_accuracy")),
+            plain(over_tasks(members, "known_accuracy")),
         ]
         for group, members in groups.items()
     ]
-    header = ["group", "tasks", "HOS (none: OS*)", "\\|k*-k\\|", "runs with k* = 0", "knn_agree"]
+    header = [
+        "group",
+        "tasks",
+        "HOS (none: OS*)",
+        "\\|k*-k\\|",
+        "runs with k* = 0",
+        "expected accuracy",
+        "true",
+    ]
     return markdown(header, rows)
 
 
@@ -66,10 +74,10 @@ def _lines(groups: Group, records: Sequence[Record]) -> Iterable[str]:
         f"runs below {BAD:.0f} with status ok: {status.silent} of {status.bad}; "
         f"runs at {GOOD:.0f} or more with a warning: {status.warned} of {status.good}"
     )
-    rank, area = rank_correlation(records), auroc_of_bad(records)
     yield (
-        f"knn_agree: rank correlation with the figure {_two(rank)}; "
-        f"AUROC of a figure below {BAD:.0f}: {_two(area)}"
+        f"expected accuracy of known images: mean error {mean_error(records):.1f} points; "
+        f"rank correlation {_two(rank_correlation(records))}; inside the interval: "
+        f"{sum(r['low'] <= r['known_accuracy'] <= r['high'] for r in records)} of {len(records)}"
     )
 
 
@@ -88,40 +96,27 @@ class StatusCounts:
         bad = [record for record in records if figure(record) < BAD]
         good = [record for record in records if figure(record) >= GOOD]
         silent = sum(record["status"] == ["ok"] for record in bad)
-        return cls(silent, len(bad), sum(map(_warns, good)), len(good))
+        return cls(silent, len(bad), sum(map(warns, good)), len(good))
 
 
-def _warns(record: Record) -> bool:
+def warns(record: Record) -> bool:
     """Return whether a run has a warning; `nothing new found` is none if it is true."""
     harmless = {"ok", "nothing new found"} if record["kind"] == "none" else {"ok"}
     return not set(record["status"]) <= harmless
 
 
+def mean_error(records: Sequence[Record]) -> float:
+    """Return how far the expected accuracy is from the true one on average, in points."""
+    return mean(abs(float(r["expected_accuracy"] - r["known_accuracy"])) for r in records)
+
+
 def rank_correlation(records: Sequence[Record]) -> float:
-    """Return Spearman's correlation of estimate and figure; nan if it is not defined."""
-    pairs = [(record["knn_agree"], figure(record)) for record in _estimated(records)]
-    estimates, figures = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    if len(set(estimates)) < 2 or len(set(figures)) < 2:
+    """Return Spearman's correlation of expected and true accuracy; nan if it is not defined."""
+    expected = [record["expected_accuracy"] for record in records]
+    true = [record["known_accuracy"] for record in records]
+    if len(set(expected)) < 2 or len(set(true)) < 2:
         return math.nan
-    return float(spearmanr(estimates, figures).statistic)
-
-
-def auroc_of_bad(records: Sequence[Record]) -> float:
-    """Return how often a bad run has a lower estimate than another, 0 to 1; nan if undefined."""
-    estimated = _estimated(records)
-    bad = [figure(record) < BAD for record in estimated]
-    if all(bad) or not any(bad):
-        return math.nan
-    return float(roc_auc_score(bad, [-record["knn_agree"] for record in estimated]))
-
-
-def _estimated(records: Sequence[Record]) -> list[Record]:
-    return [record for record in records if record["knn_agree"] is not None]
-
-
-def _mean_estimate(records: Sequence[Record]) -> float | None:
-    estimated = _estimated(records)
-    return average(estimated, "knn_agree") if estimated else None
+    return float(spearmanr(expected, true).statistic)
 
 
 def _two(value: float) -> str:

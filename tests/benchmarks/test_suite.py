@@ -45,7 +45,8 @@ def test_every_task_has_a_record_and_is_not_run_again(
     assert half["k_true"] == 2
     assert half["variant"] == "pretrain_steps=30 round_steps=3 rounds=1"
     wanted = {"method", "backbone", "preset", "seed", "status", "hos", "os_star", "k_star"}
-    assert wanted | {"nmi_implicit", "correspondence_5", "seconds", "knn_agree"} <= half.keys()
+    wanted |= {"nmi_implicit", "correspondence_5", "seconds", "expected_accuracy"}
+    assert wanted <= half.keys()
     assert {"size", "stability", "leak", "purity", "known"} == half["classes"][0].keys()
     assert no_backbone == [20 + 40]  # each image once, though both tasks see it
     first = capsys.readouterr()
@@ -68,12 +69,12 @@ def test_methods_share_the_tasks_and_the_file(
     assert done == [(task, method) for task in tasks for method in methods[1:]]
     out = capsys.readouterr().out
     assert "| group | tasks | source_only | osbp |" in out
-    assert "knn_agree" not in out  # the summary is about scda
+    assert "expected accuracy" not in out  # the summary is about scda
 
     assert suite.main([*arguments, "--method", "scda", "osbp"]) == 0
     out = capsys.readouterr().out
     assert "Tasks on which a method is ahead of scda" in out
-    assert "knn_agree" in out
+    assert "expected accuracy" in out
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from benchmarks.open_set.runs import (
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.evaluation.metrics import open_set
+from scda.models.trust import Trust
 
 QUICK = TrainConfig(head_widths=(8,), pretrain_steps=3, round_steps=3, rounds=2, novel="yes")
 
@@ -84,8 +85,8 @@ def test_scores_of_a_case_worked_by_hand() -> None:
     truth = np.array([0, 0, 1, 2, 2])
     probabilities = np.eye(3, dtype=np.float32)[after]
     rounds, findings = [before, after], [Finding(Status.K_UNSURE, "why", "inspect")]
-    near = np.empty((5, 0), np.int64)
-    trained = Trained(probabilities, probabilities, near, rounds, [1, 1], findings, 1.234)
+    near, trust = np.empty((5, 0), np.int64), Trust(expected_accuracy=0.75, low=0.7, high=0.8)
+    trained = Trained(probabilities, probabilities, near, rounds, [1, 1], findings, trust, 1.234)
     record = scores(trained, truth, 2)
     assert record["os_star"] == 75.0  # classes 0 and 1: 1/2 and 1
     assert record["unk_pooled"] == 50.0
@@ -95,6 +96,7 @@ def test_scores_of_a_case_worked_by_hand() -> None:
     assert record["hos_before"] == 66.67  # OS* 50, UNK 100
     assert record["os_per_round"] == [66.67, 66.67]
     assert record["status"] == ["k unsure"]
+    assert (record["expected_accuracy"], record["known_accuracy"]) == (75, 66.67)
     assert (record["k_star"], record["k_true"], record["seconds"]) == (1, 1, 1.23)
 
 

@@ -10,7 +10,9 @@ from benchmarks.suites.summary import StatusCounts
 def record(task: str, kind: str, figure: float, **fields: Any) -> dict[str, Any]:
     other = {"hos": 0.0, "os_star": 0.0, ("os_star" if kind == "none" else "hos"): figure}
     fixed = {"task": task, "family": task.split("-")[0], "kind": kind, "seed": 0, **other}
-    return {**fixed, "k_star": 2, "k_abs": 1, "status": ["ok"], "knn_agree": figure, **fields}
+    trust = {"expected_accuracy": figure - 2, "low": figure - 5, "high": figure + 5}
+    fixed |= {"k_star": 2, "k_abs": 1, "status": ["ok"], "known_accuracy": figure, **trust}
+    return {**fixed, **fields}
 
 
 RECORDS = [
@@ -25,8 +27,8 @@ RECORDS = [
 
 def test_groups_count_the_same_whatever_their_size() -> None:
     text = summary.summary(RECORDS)
-    assert "| a half | 2 | 80.0 | 1.0 | 0 of 2 | 80.0 |" in text
-    assert "| a none | 1 | 95.0 | 0.0 | 1 of 1 | 95.0 |" in text
+    assert "| a half | 2 | 80.0 | 1.0 | 0 of 2 | 78.0 | 80.0 |" in text
+    assert "| a none | 1 | 95.0 | 0.0 | 1 of 1 | 93.0 | 95.0 |" in text
     assert "| missing | 1 | 60.0 |" in text
     # (80 + 40 + 95 + 88) / 4, without `missing`
     assert "mean over 4 groups, `missing` left out: 75.8; mean \\|k*-k\\| 1.5" in text
@@ -47,17 +49,16 @@ def test_that_nothing_is_new_is_a_warning_where_something_is() -> None:
     assert StatusCounts.of([record("a-1", "few", 90.0, status=["nothing new found"])]).warned == 1
 
 
-def test_the_estimate_is_held_against_the_truth() -> None:
+def test_the_expected_accuracy_is_held_against_the_true_one() -> None:
     assert summary.rank_correlation(RECORDS) == pytest.approx(1)
-    assert summary.auroc_of_bad(RECORDS) == 1
-    turned = [{**one, "knn_agree": -one["knn_agree"]} for one in RECORDS]
+    assert summary.mean_error(RECORDS) == pytest.approx(2)
+    outside = [*RECORDS, record("b-3", "half", 80.0, low=85.0)]
+    assert "mean error 2.0 points" in summary.summary(outside)
+    assert "inside the interval: 6 of 7" in summary.summary(outside)
+    turned = [{**one, "expected_accuracy": -one["known_accuracy"]} for one in RECORDS]
     assert summary.rank_correlation(turned) == pytest.approx(-1)
-    assert summary.auroc_of_bad(turned) == 0
 
 
 def test_what_cannot_be_computed_is_said_to_be_undefined() -> None:
     assert math.isnan(summary.rank_correlation(RECORDS[:1]))
-    assert math.isnan(summary.auroc_of_bad(RECORDS[:1]))
-    none = [record("a-1", "missing", 0.0, knn_agree=None)]
-    assert "not defined" in summary.summary(none)
-    assert summary.summary(none).splitlines()[2].endswith("| 0 of 1 |  |")
+    assert "not defined" in summary.summary([record("a-1", "missing", 0.0)])
