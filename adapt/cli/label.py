@@ -1,6 +1,7 @@
 """`scda-adapt label`: label a folder of images as a table."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from scda.serve.labelling.outputs import Options
     from scda.serve.labelling.sources import FileSelection
     from scda.serve.labelling.summary import Summary
+    from scda.serve.labelling.throughput import Throughput
 
 _input = partial(typer.Option, rich_help_panel="Input")
 _output = partial(typer.Option, rich_help_panel="Output")
 _speed = partial(typer.Option, rich_help_panel="Speed")
 # Options that the engine on a Ray cluster does not support.
-_LOCAL_ONLY = ("sort_into", "embeddings", "image_root", "workers", "resume", "max_errors")
+_LOCAL_ONLY = ("sort_into", "embeddings", "image_root", "workers")
+_RAY_WINDOW_SECONDS = 600.0  # files arrive by parts, which can take minutes
 
 
 def label(
@@ -74,7 +77,7 @@ def label(
         str | None,
         _input(
             help="List of names instead of IMAGES, one per line or NUL-separated; - reads "
-            "standard input."
+            "standard input; with --engine ray also a URI, or a folder of lists."
         ),
     ] = None,
     include: Annotated[
@@ -154,12 +157,14 @@ def label(
         batch_size,
         provider,
         threads,
+        resume,
+        max_errors,
     )
     reporter = Reporter(quiet=quiet, verbose=verbose)
     if engine == "ray":
-        summary = _label_on_ray(job, progress=sys.stderr.isatty() and not quiet)
+        summary = _label_on_ray(job, reporter)
     else:
-        summary = _label_locally(job, reporter, workers, resume=resume, max_errors=max_errors)
+        summary = _label_locally(job, reporter, workers)
     _print_summary(summary, reporter)
 
 
@@ -176,50 +181,58 @@ class _Job:
     batch_size: int | None
     provider: str
     threads: int
+    resume: bool
+    max_errors: int | None
 
     @property
     def common(self) -> dict[str, Any]:
         """Arguments that have the same name in both engines."""
-        names = ("options", "selection", "files_from", "batch_size")
+        names = ("options", "selection", "files_from", "batch_size", "resume", "max_errors")
         return {name: getattr(self, name) for name in names}
 
 
-def _label_locally(
-    job: _Job, reporter: "Reporter", workers: int | None, *, resume: bool, max_errors: int | None
-) -> "Summary":
+def _label_locally(job: _Job, reporter: "Reporter", workers: int | None) -> "Summary":
     from scda.serve.labelling.label import label as label_images
     from scda.serve.labelling.throughput import Throughput
 
     predictor = load(job.bundle, provider=job.provider, threads=job.threads)
-    throughput = Throughput()
     with reporter:
-        reporter.begin("labelling", 0)
         return label_images(
             predictor,
             list(map(Path, job.images)),
             job.outs,
             workers=workers,
-            resume=resume,
-            max_errors=max_errors,
-            on_progress=lambda done, total, failed: reporter.done(
-                done, total, note=throughput.describe(done, failed)
-            ),
+            on_progress=_progress(reporter, Throughput()),
             **job.common,
         )
 
 
-def _label_on_ray(job: _Job, *, progress: bool) -> "Summary":
+def _label_on_ray(job: _Job, reporter: "Reporter") -> "Summary":
     from scda.serve.labelling.ray.engine import label_on_ray
+    from scda.serve.labelling.throughput import Throughput
 
-    return label_on_ray(
-        load(job.bundle, provider="cpu", threads=job.threads),  # the driver may have no GPU
-        job.images,
-        job.outs,
-        provider=job.provider,
-        threads=job.threads,
-        progress=progress,
-        **job.common,
-    )
+    predictor = load(job.bundle, provider="cpu", threads=job.threads)  # the driver may have no GPU
+    with reporter:
+        return label_on_ray(
+            predictor,
+            job.images,
+            job.outs,
+            provider=job.provider,
+            threads=job.threads,
+            on_progress=_progress(reporter, Throughput(_RAY_WINDOW_SECONDS)),
+            **job.common,
+        )
+
+
+def _progress(reporter: "Reporter", throughput: "Throughput") -> Callable[[int, int, int], None]:
+    reporter.begin("labelling", 0)
+    has_bar = sys.stderr.isatty()  # it shows the time left itself
+
+    def show(done: int, total: int, failed: int) -> None:
+        note = throughput.describe(done, failed, 0 if has_bar else total)
+        reporter.done(done, total, note=note)
+
+    return show
 
 
 def _print_summary(summary: "Summary", reporter: "Reporter") -> None:

@@ -102,11 +102,12 @@ class Reporter:
 
         Args:
             parts: Number of finished parts of the current piece.
-            total: Number of its parts, if that changed.
+            total: Number of its parts, if that changed; not shown while it is 0.
             note: Text to show behind the numbers.
         """
         self._total = total or self._total
-        text = f"{self._name}: {parts} of {self._total}{note and f', {note}'}"
+        total_text = f" of {self._total}" if self._total else ""
+        text = f"{self._name}: {parts}{total_text}{note and f', {note}'}"
         self._show(text, parts)
         if not self._bars and time.monotonic() - self._said_at > _LINE_EVERY_SECONDS:
             self._said_at = time.monotonic()

@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,20 +23,36 @@ from scda.models.preprocess import Preprocessing
 from scda.serve.imaging import Prepared, prepare
 
 _STDERR = 2
+_FETCHES = 16  # objects of a store read at the same time; a read mostly waits
 
 
 def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
-    """Return the pixels of each file, in order, or its error."""
-    return [prepare(preprocessing.apply, partial(_read, str(file))) for file in files]
+    """Return the pixels of each file or URI, in order, or its error."""
+    fetched = [_fetched(str(file)) for file in files]  # all are under way before one is decoded
+    reads = [
+        partial(_image, future) if future else partial(read_file, Path(file))
+        for file, future in zip(files, fetched, strict=True)
+    ]
+    return [prepare(preprocessing.apply, read) for read in reads]
 
 
-def _read(file: str) -> Image.Image:
+def _fetched(file: str) -> Future[bytes] | None:
+    """Start to read an object of a store; return None for a local file."""
     if "://" not in file:
-        return read_file(Path(file))
+        return None
     # Imported here: it takes longer than all other imports.
     from scda.serve.labelling.object_stores import read_stored
 
-    return read_image(read_stored(file))
+    return _fetchers().submit(read_stored, file)
+
+
+def _image(fetched: Future[bytes]) -> Image.Image:
+    return read_image(fetched.result())
+
+
+@cache
+def _fetchers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_FETCHES, thread_name_prefix="scda-fetch")
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from scda.models.preprocess import Pixels, Preprocessing
 from scda.serve.imaging import Prepared
 from scda.serve.labelling import decode_worker
 
-Decode = Callable[[Sequence[Path]], list[Prepared]]
+Decode = Callable[[Sequence[Path | str]], list[Prepared]]
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def decoders(preprocessing: Preprocessing, count: int) -> Iterator[Decode]:
         return
     idle: SimpleQueue[Decoder] = SimpleQueue()
 
-    def decode(paths: Sequence[Path]) -> list[Prepared]:
+    def decode(paths: Sequence[Path | str]) -> list[Prepared]:
         decoder = idle.get()
         try:
             return decoder.prepare(paths)

@@ -140,13 +140,25 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
             file.write(json.dumps(job).encode() + b"\n")
             file.flush()
         return
+    check_same_job(path, before, job, "rerun without --resume to start again")
+
+
+def check_same_job(place: object, before: Any, job: Job, advice: str) -> None:
+    """Check that a resumed labelling does what the earlier one did.
+
+    Args:
+        place: What holds the earlier job, for the message.
+        before: The earlier job, as read from JSON.
+        job: Properties that both must share.
+        advice: What to do if they differ.
+
+    Raises:
+        UsageError: If they differ; the message names the first difference.
+    """
     for name, now in json.loads(json.dumps(job)).items():
         was = before.get(name) if isinstance(before, dict) else None
         if now != was:
-            raise UsageError(
-                f"{path}: cannot resume: {name} was {was!r}, is {now!r}; "
-                "rerun without --resume to start again"
-            )
+            raise UsageError(f"{place}: cannot resume: {name} was {was!r}, is {now!r}; {advice}")
 
 
 def _parsed(line: bytes) -> Any:

@@ -31,7 +31,7 @@ from scda.serve.labelling.sources import (
 from scda.serve.labelling.summary import Summary, Tally
 
 # On CPUs each core has its own batch; larger ones are no faster and take more memory.
-_BATCH_SIZE = {"cpu": 8, "cuda": 32}
+BATCH_SIZE = {"cpu": 8, "cuda": 32}
 _MAX_BATCH_SIZE = 1024  # 154 MB of pixels, in each of the batches that run in parallel
 _FEW = 200  # files; below, starting processes takes longer than decoding
 
@@ -81,7 +81,7 @@ def label(
         total = _count(files, inputs or [files_from])
         skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
-        size = batch_size or _BATCH_SIZE[predictor.session.provider]
+        size = batch_size or BATCH_SIZE[predictor.session.provider]
         job = _job(predictor, files, options, size)
         with (
             open_journal(written(outs, options), job, resume=resume) as journal,
@@ -93,7 +93,7 @@ def label(
                 write(rows)
                 tally.add(rows)
                 on_progress(tally.num_done, total, tally.num_failed)
-                _check_errors(tally.errors, max_errors)
+                check_errors(tally.errors, max_errors)
 
             waiting = iter(files)
             for rows in replayed_batches(journal, waiting):
@@ -142,7 +142,7 @@ def label_rows(
     """
     check_options(predictor, options, batch_size, workers)
     files = find_local_files(inputs, (), selection)
-    size = batch_size or _BATCH_SIZE[predictor.session.provider]
+    size = batch_size or BATCH_SIZE[predictor.session.provider]
     processes = _processes(workers, _count(files, inputs), size)
     return _streamed(predictor, files, processes, options, size)
 
@@ -163,7 +163,12 @@ def _count(files: LocalFiles | ListedFiles, given: Sequence[object]) -> int:
     return total
 
 
-def _check_errors(errors: Counter[str], most: int | None) -> None:
+def check_errors(errors: Counter[str], most: int | None) -> None:
+    """Check the number of failed files so far.
+
+    Raises:
+        DataError: If there are more than `most`; None allows any number.
+    """
     if most is not None and errors.total() > most:
         (code, count), *_ = errors.most_common(1)
         raise DataError(

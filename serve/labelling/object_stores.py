@@ -65,6 +65,24 @@ def read_stored(name: str) -> bytes:
     return data
 
 
+def list_stored(name: str) -> tuple[str, ...]:
+    """Return a file itself, or the visible files directly in a folder, by path or URI.
+
+    Raises:
+        UsageError: If it cannot be read.
+    """
+    system, path = file_system_of(name)
+    try:
+        if system.get_file_info(path).type == FileType.File:
+            return (name if is_uri(name) else path,)
+        entries = system.get_file_info(FileSelector(path))
+    except (OSError, ArrowException) as error:
+        raise UsageError(f"{name}: cannot read: {error}") from None
+    base = name.rstrip("/") if is_uri(name) else path
+    files = (entry.base_name for entry in entries if entry.type == FileType.File)
+    return tuple(f"{base}/{file}" for file in sorted(files) if not is_hidden(file))
+
+
 @dataclass(frozen=True)
 class StoredFiles:
     """The files under one URI; iterating gives the path of the row and the URI of the file."""

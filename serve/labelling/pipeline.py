@@ -20,13 +20,13 @@ from scda.serve.labelling.decoders import decoders
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import DEFAULTS, Options
 
-Files = Sequence[tuple[str, Path]]  # path in the row, and file
+Files = Sequence[tuple[str, Path | str]]  # path in the row, and file or URI
 Start = Callable[[Files], Future[list[Row]]]
 
 
 @contextmanager
 def running_batches(
-    predictor: Predictor, workers: int, options: Options = DEFAULTS
+    predictor: Predictor, workers: int, options: Options = DEFAULTS, *, at_once: int | None = None
 ) -> Iterator[tuple[Start, int]]:
     """Give a function that starts a batch of files, and the number of batches to keep running.
 
@@ -36,8 +36,9 @@ def running_batches(
         predictor: Loaded bundle.
         workers: Number of decoding processes; 0 decodes in this process.
         options: Options of the rows.
+        at_once: Number of batches in the model at the same time; None keeps this machine busy.
     """
-    at_once = predictor.session.at_once
+    at_once = at_once or predictor.session.at_once
     turn = threading.Semaphore(at_once)
     threads = at_once + (workers or usable_cpus())
     with decoders(predictor.manifest.preprocessing, workers) as decode, _pool(threads) as pool:
@@ -52,7 +53,7 @@ def running_batches(
 
 
 def in_order(
-    start: Start, ahead: int, files: Iterable[tuple[str, Path]], *, batch_size: int
+    start: Start, ahead: int, files: Iterable[tuple[str, Path | str]], *, batch_size: int
 ) -> Iterator[list[Row]]:
     """Yield the rows of files in order, `batch_size` at a time, with `ahead` batches running."""
     waiting, pending = iter(files), deque[Future[list[Row]]]()

@@ -13,7 +13,6 @@ from scda.models.errors import ScdaError, UsageError
 from scda.models.session import PROVIDERS
 
 _ANSWER_SECONDS = 10
-_LISTING = 1  # one CPU extra: the task that lists files mostly waits
 # Ray reads these when it is imported; values set by the user are kept.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -23,11 +22,8 @@ _QUIET = {
 
 
 @contextmanager
-def ray_cluster(*, progress: bool = False) -> Iterator[ModuleType]:
+def ray_cluster() -> Iterator[ModuleType]:
     """Give Ray, connected to RAY_ADDRESS or to a temporary cluster on this machine.
-
-    Args:
-        progress: Whether Ray Data shows progress bars.
 
     Raises:
         UsageError: If Ray is not installed, or no cluster answers at RAY_ADDRESS.
@@ -39,11 +35,15 @@ def ray_cluster(*, progress: bool = False) -> Iterator[ModuleType]:
         _check_there(os.environ.get("RAY_ADDRESS", ""))
         _connect(ray, os.environ.get("RAY_ADDRESS"))
     try:
-        with _context(ray, progress=progress):
+        with _context(ray):
             yield ray
     except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, ScdaError):  # of a task
+            raise cause from error
         last = str(error).strip().splitlines()[-1]
-        raise ScdaError(f"Ray failed: {type(error).__name__}: {last}") from error
+        advice = "rerun with --resume to continue"
+        raise ScdaError(f"Ray failed: {type(error).__name__}: {last}; {advice}") from error
     finally:
         if ours:
             ray.shutdown()
@@ -69,6 +69,18 @@ def use_gpus(ray: ModuleType, provider: str) -> bool:
     return there and provider != "cpu"
 
 
+def cpus_per_gpu(ray: ModuleType) -> int:
+    """Return the number of CPUs for each GPU on the machine that has the fewest, at least 1."""
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    shares = [node.get("CPU", 0) // node["GPU"] for node in nodes if node.get("GPU")]
+    return max(1, int(min(shares, default=1)))
+
+
+def driver_node(ray: ModuleType) -> dict[str, str]:
+    """Return the selector of tasks that run on the machine of the driver."""
+    return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+
+
 def _import_ray() -> ModuleType:
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -92,7 +104,7 @@ def _check_there(address: str) -> None:
 
 
 def _connect(ray: ModuleType, address: str | None) -> None:
-    local = {"num_cpus": usable_cpus() + _LISTING, "include_dashboard": False}
+    local = {"num_cpus": usable_cpus(), "include_dashboard": False}
     handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(
@@ -109,9 +121,10 @@ def _connect(ray: ModuleType, address: str | None) -> None:
 
 
 @contextmanager
-def _context(ray: ModuleType, *, progress: bool) -> Iterator[None]:
+def _context(ray: ModuleType) -> Iterator[None]:
     context = ray.data.DataContext.get_current().copy()
-    context.enable_progress_bars = progress
+    context.enable_progress_bars = False
+    context.target_max_block_size = 1  # each table of a stage is a block: they leave it one by one
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     with ray.data.DataContext.current(context):
         yield

@@ -1,34 +1,27 @@
 """Labelling with Ray Data: the rows of the local engine, on a cluster."""
 
+import json
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import pyarrow.compute as pc
-from pyarrow.dataset import dataset
-
-from scda.models.files import atomic_folder
 from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
-from scda.serve.labelling.formats.parquet import ROW_GROUP, schema_of
-from scda.serve.labelling.label import check_options
-from scda.serve.labelling.object_stores import file_system_of, is_uri
+from scda.serve.labelling.journal import Job
+from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
+from scda.serve.labelling.object_stores import is_uri
 from scda.serve.labelling.outputs import DEFAULTS, Options
-from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
-from scda.serve.labelling.ray.stages import Predict, Source, decode, list_files, read_bundle_files
+from scda.serve.labelling.ray.cluster import cpus_per_gpu, driver_node, ray_cluster, use_gpus
+from scda.serve.labelling.ray.counting import counted
+from scda.serve.labelling.ray.listing import Source, files_have_changed, list_parts
+from scda.serve.labelling.ray.parts import COUNTED, PartsFolder
 from scda.serve.labelling.ray.validation import check_output, check_summary, find_sources
+from scda.serve.labelling.ray.worker import PartLabeller, WorkerPlan, read_bundle_files
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles
-from scda.serve.labelling.summary import Summary, by_label
-
-SUCCESS = "_SUCCESS"  # empty object: every part is written; readers of Parquet skip it
-_BATCH_SIZE = 32
-_BATCHES_A_TASK = 8  # a few seconds of one core
-_ROWS_A_PART = 8 * ROW_GROUP
+from scda.serve.labelling.summary import Summary, Tally
 
 
 def label_on_ray(
@@ -42,60 +35,67 @@ def label_on_ray(
     batch_size: int | None = None,
     provider: str = "auto",
     threads: int = 0,
-    progress: bool = False,
+    resume: bool = False,
+    max_errors: int | None = None,
+    on_progress: Callable[[int, int, int], None] = lambda done, total, failed: None,
 ) -> Summary:
-    """Write one row per file to a folder of Parquet files, in no order.
+    """Write one row per file to a folder of Parquet parts, in no order.
 
     Args:
-        predictor: Loaded bundle; every actor gets a copy of its files.
+        predictor: Loaded bundle; every worker gets a copy of its files.
         inputs: Folders, files and patterns visible to all machines, or URIs.
-        outs: One new or empty folder or URI. A folder appears at the end, complete; under a URI
+        outs: One new or empty folder or URI. Parts appear in it when they are done, each whole;
             `SUCCESS` appears last.
         options: Options of the rows, and the file of the summary.
         selection: Files to label.
-        files_from: List of files or URIs instead of inputs.
-        batch_size: Number of files per call of the model; None is 32.
+        files_from: List of files or URIs, or folder of lists, instead of inputs.
+        batch_size: Number of files per call of the model; None suits the provider.
         provider: As in `use_gpus`.
-        threads: Number of threads and CPUs per actor; 0 is 1.
-        progress: Whether Ray shows progress bars.
+        threads: Number of threads of the model and CPUs per worker without a GPU; 0 is 1.
+        resume: Whether to continue a stopped labelling with the same output.
+        max_errors: Largest number of failed files.
+        on_progress: Called after each part with the numbers of files done, in total (0 while they
+            are counted) and failed.
 
     Raises:
-        UsageError: If an input, an output or the cluster is missing or wrong.
-        DataError: If there is no file to label.
+        UsageError: If an input, an output or the cluster is missing or wrong, or the resumed
+            labelling differs.
+        DataError: If there is no file to label, or too many failed.
         ScdaError: If the cluster fails.
     """
-    check_options(predictor, options)
-    batch_size = batch_size or _BATCH_SIZE
-    out = check_output(outs, inputs)
+    check_options(predictor, options, batch_size)
+    folder = PartsFolder(check_output(outs, inputs))
+    folder.check(resume=resume)
     check_summary(options.summary)
     outputs = [options.summary] if options.summary else []
     sources = find_sources(inputs, files_from, selection, outputs)
     local = (source for source in sources if isinstance(source, LocalFiles))
     skipped = sum((source.count_skipped() for source in local), Skipped())
-    started = time.monotonic()
-    with ray_cluster(progress=progress) as ray, _written_whole(out) as folder:
-        gpus = use_gpus(ray, provider)
-        files = _files(ray, sources, _BATCHES_A_TASK * batch_size)
-        rows = _rows(ray, files, predictor, options, batch_size, threads or 1, gpus=gpus)
-        system, path = file_system_of(folder)
-        rows.write_parquet(
-            path,
-            filesystem=system,  # in a URI, Ray would interpret %xx, ? and #
-            min_rows_per_file=_ROWS_A_PART,
-            row_group_size=ROW_GROUP,
-            schema=schema_of(predictor.manifest.id, predictor.names.version),
-            # Writing mostly waits for storage; with all CPUs held by actors it would never start.
-            ray_remote_args={"num_cpus": 0},
-        )
-        classes, errors = _counts(folder)
-    named = {one.class_id: one.label for one in predictor.active_classes}
+    labels = {one.class_id: one.label for one in predictor.active_classes}
+    started, tally, resumed = time.monotonic(), Tally(), 0
+    with ray_cluster() as ray:
+        plan = _plan(ray, predictor, folder, options, batch_size, provider, threads or 1)
+        job = _job(predictor, inputs, files_from, selection, plan)
+        with folder.writing(job) as before, counted(sources) as total:
+            seen = set()
+            for part, classes, errors in _labelled(ray, sources, plan, before):
+                for class_id, count in classes.items():
+                    tally.classes[class_id, labels[class_id]] += count
+                tally.errors.update(errors)
+                seen.add(part)
+                resumed += part in before and classes.total() + errors.total()
+                on_progress(tally.num_done, total(), tally.num_failed)
+                check_errors(tally.errors, max_errors)
+            if before - seen:
+                raise files_have_changed(f"of {min(before - seen)}")
+            folder.finish(seen)
     summary = Summary(
-        labels=by_label(Counter({(i, named[i]): count for i, count in classes.items()})),
-        errors=dict(errors.most_common()),
+        **tally.counts(),
         hidden=skipped.hidden,
         linked_folders=skipped.linked_folders,
+        resumed=resumed,
         seconds=time.monotonic() - started,
-        provider="cuda" if gpus else "cpu",
+        provider=plan.provider,
         model_id=predictor.manifest.id,
         names_version=predictor.names.version,
     )
@@ -104,73 +104,82 @@ def label_on_ray(
     return summary
 
 
-def _files(ray: ModuleType, sources: Sequence[Source], rows_a_block: int) -> Any:
-    """Return the dataset of names and files; one task lists each source lazily."""
-    numbers = ray.data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
-    listed = numbers.map_batches(
-        list_files, fn_kwargs={"sources": sources, "here": os.getcwd()}, batch_size=1
-    )
-    # Ray fuses the two stages: blocks leave the listing as they fill.
-    return listed.repartition(target_num_rows_per_block=rows_a_block)
-
-
-def _rows(
+def _plan(
     ray: ModuleType,
-    files: Any,
     predictor: Predictor,
+    folder: PartsFolder,
     options: Options,
-    batch_size: int,
+    batch_size: int | None,
+    provider: str,
     threads: int,
-    *,
-    gpus: bool,
-) -> Any:
-    """Return the dataset of rows.
-
-    Without GPUs both stages need the same resources, and Ray fuses them: pixels stay local.
-    With GPUs decoding runs on every CPU of the cluster.
-    """
-    pixels = files.map_batches(
-        decode,
-        fn_kwargs={"preprocessing": predictor.manifest.preprocessing},
-        batch_size=batch_size,
-        batch_format="pyarrow",
-        num_cpus=1 if gpus else threads,
+) -> WorkerPlan:
+    gpus = use_gpus(ray, provider)
+    actual = "cuda" if gpus else "cpu"
+    return WorkerPlan(
+        bundle=ray.put(read_bundle_files(predictor.folder)),
+        folder=folder,
+        options=options,
+        batch_size=batch_size or BATCH_SIZE[actual],
+        provider=actual,
+        threads=threads,
+        decoders=cpus_per_gpu(ray) if gpus else 1,
     )
-    return pixels.map_batches(
-        Predict,
-        fn_constructor_kwargs={
-            "bundle": ray.put(read_bundle_files(predictor.folder)),
-            "options": options,
-            "provider": "cuda" if gpus else "cpu",
-            "threads": threads,
+
+
+def _labelled(
+    ray: ModuleType, sources: Sequence[Source], plan: WorkerPlan, written: frozenset[str]
+) -> Iterator[tuple[str, Counter[str], Counter[str]]]:
+    """Yield each part with its numbers of files per class id and per error code, in no order."""
+    numbers = ray.data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
+    parts = numbers.map_batches(
+        list_parts,
+        fn_kwargs={
+            "sources": sources,
+            "here": os.getcwd(),
+            "batch_size": plan.batch_size,
+            "written": written,
         },
-        batch_size=batch_size,
+        batch_size=1,
+        num_cpus=0,  # with all CPUs held by workers it would never start
+        label_selector=driver_node(ray),
+    )
+    gpus = plan.provider == "cuda"
+    counts = parts.map_batches(
+        PartLabeller,
+        fn_constructor_kwargs={"plan": plan},
+        batch_size=1,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(min_size=1),
-        num_cpus=threads,
-        **({"num_gpus": 1} if gpus else {}),
+        num_cpus=plan.decoders if gpus else plan.threads,
+        num_gpus=1 if gpus else None,
     )
+    for block in counts.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        for row in block.to_pylist():
+            classes, errors = (Counter(json.loads(row[name])) for name in COUNTED)
+            yield row["part"], classes, errors
 
 
-@contextmanager
-def _written_whole(out: str) -> Iterator[str]:
-    """Give the folder or URI to write to."""
-    if not is_uri(out):
-        with atomic_folder(Path(out).absolute()) as draft:
-            yield str(draft)
-        return
-    yield out  # object stores cannot rename
-    system, path = file_system_of(out)
-    system.open_output_stream(f"{path}/{SUCCESS}").close()
+def _job(
+    predictor: Predictor,
+    inputs: Sequence[str],
+    files_from: str | None,
+    selection: FileSelection,
+    plan: WorkerPlan,
+) -> Job:
+    """Return the properties that a resumed labelling must share, as plain JSON values."""
+    return {
+        "model_id": predictor.manifest.id,
+        "names_version": predictor.names.version,
+        "inputs": [_absolute(name) for name in inputs],
+        "files_from": files_from and _absolute(files_from),
+        **vars(selection),
+        "top": plan.options.top,
+        "min_confidence": plan.options.min_confidence,
+        # Another batch size or provider changes the last digits.
+        "batch_size": plan.batch_size,
+        "provider": plan.provider,
+    }
 
 
-def _counts(folder: str) -> tuple[Counter[str], Counter[str]]:
-    """Return the numbers of files per class id and per error code in the written files."""
-    system, path = file_system_of(folder)
-    classes, errors = Counter[str](), Counter[str]()
-    columns = {"class_id": classes, "error_code": errors}
-    for batch in dataset(path, filesystem=system).to_batches(columns=list(columns)):
-        for name, counter in columns.items():
-            for entry in pc.value_counts(batch[name].drop_null()).to_pylist():
-                counter[entry["values"]] += entry["counts"]
-    return classes, errors
+def _absolute(name: str) -> str:
+    return name if is_uri(name) else str(Path(name).absolute())

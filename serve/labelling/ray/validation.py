@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
-from pyarrow.fs import FileSelector, FileType
+from pyarrow.fs import FileType
 
 from scda.models.errors import DataError, UsageError
 from scda.models.files import real_path
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
-from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri
+from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri, list_stored
 from scda.serve.labelling.outputs import STDOUT
-from scda.serve.labelling.ray.stages import SharedFileList, Source
+from scda.serve.labelling.ray.listing import SharedFileLists, Source
 from scda.serve.labelling.sources import FileSelection, find_local_files
 from scda.serve.labelling.summary import HEAD
 
@@ -34,12 +33,7 @@ def find_sources(
         raise UsageError("expected either IMAGES or --files-from")
     sources: list[Source]
     if files_from is not None:
-        if files_from == STDIN or not Path(files_from).is_file():
-            raise UsageError(
-                f"--files-from {files_from}: expected a file that every machine can "
-                "read (--engine ray)"
-            )
-        sources = [SharedFileList(str(Path(files_from).absolute()), selection)]
+        sources = [SharedFileLists(_lists(files_from), selection)]
     elif all(map(is_uri, inputs)):
         _check_apart(inputs)
         sources = [StoredFiles(uri, selection, alone=len(inputs) == 1) for uri in inputs]
@@ -50,6 +44,20 @@ def find_sources(
     if not any([next(iter(source), None) for source in sources]):  # noqa: C419 - every one is read
         raise DataError(f"no file to label found in {', '.join(inputs) or files_from}")
     return sources
+
+
+def _lists(files_from: str) -> tuple[str, ...]:
+    """Return the lists to read: one, or those in a folder in the order of their names."""
+    try:
+        lists = () if files_from == STDIN else list_stored(files_from)
+    except UsageError:
+        lists = ()
+    if not lists:
+        raise UsageError(
+            f"--files-from {files_from}: expected a list, or a folder of lists, as a path or URI "
+            "(--engine ray)"
+        )
+    return lists
 
 
 def _check_apart(uris: Sequence[str]) -> None:
@@ -65,7 +73,7 @@ def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
     """Return the only output.
 
     Raises:
-        UsageError: If it is not one new folder or URI outside the inputs.
+        UsageError: If it is not one folder or URI outside the inputs.
     """
     kinds = [ending(Path(out), FORMATS) for out in outs if out != STDOUT]
     if len(outs) != 1 or kinds not in ([None], [".parquet"]):
@@ -77,14 +85,13 @@ def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
     if any(_is_in(out, given) for given in inputs):
         raise UsageError(f"{out}: inside an input; expected a folder outside the inputs")
     system, path = file_system_of(out)
-    kind = system.get_file_info(path).type
-    if kind == FileType.File or (kind == FileType.Directory and _is_full(system, path)):
+    if system.get_file_info(path).type == FileType.File:
         raise UsageError(f"{out}: already exists; expected a new or empty folder")
     if not is_uri(out) and not Path(path).parent.is_dir():
         raise UsageError(
             f"{out}: no folder {Path(path).parent}; expected a folder inside an existing one"
         )
-    return out
+    return out if is_uri(out) else path
 
 
 def check_summary(path: Path | None) -> None:
@@ -104,10 +111,6 @@ def check_summary(path: Path | None) -> None:
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(len(HEAD))
-
-
-def _is_full(system: Any, folder: str) -> bool:
-    return bool(system.get_file_info(FileSelector(folder)))
 
 
 def _is_in(inner: str, outer: str) -> bool:

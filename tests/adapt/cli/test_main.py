@@ -469,8 +469,6 @@ def test_a_list_is_labelled_with_a_summary(
     ("words", "message"),
     [
         (("--engine", "dask"), "--engine is 'dask'; expected local or ray"),
-        (("--engine", "ray", "--resume"), "--engine ray does not support --resume"),
-        (("--engine", "ray", "--max-errors", "0"), "--engine ray does not support --max-errors"),
         (("--engine", "ray", "--sort-into", "x"), "--engine ray does not support --sort-into"),
         (
             ("--engine", "ray", "--embeddings", "x.npy"),

@@ -20,10 +20,11 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_each_piece_of_work_is_counted_by_itself(capsys: pytest.CaptureFixture[str]) -> None:
     with Reporter() as reporter:
         reporter.begin("labelling", 0)
-        reporter.done(3, 10)
+        reporter.done(3)
+        reporter.done(4, 10)
         reporter.begin("pictures", 5)
         reporter.done(5)
-    assert lines(capsys) == ["labelling: 3 of 10", "pictures: 5 of 5"]
+    assert lines(capsys) == ["labelling: 3", "labelling: 4 of 10", "pictures: 5 of 5"]
 
 
 def test_expected_pieces_share_one_bar_with_what_is_to_be_said(

@@ -4,7 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,14 +16,14 @@ from pyarrow.dataset import dataset
 
 from scda.models.errors import DataError, ScdaError, UsageError
 from scda.models.predictor import Predictor, load_predictor
-from scda.models.preprocess import Preprocessing
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
-from scda.serve.labelling.ray.cluster import ray_cluster, use_gpus
-from scda.serve.labelling.ray.engine import SUCCESS, label_on_ray
-from scda.serve.labelling.ray.stages import SharedFileList, Source, decode, list_files
-from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
+from scda.serve.labelling.ray.cluster import cpus_per_gpu, ray_cluster, use_gpus
+from scda.serve.labelling.ray.engine import label_on_ray
+from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartCounts
+from scda.serve.labelling.ray.worker import PartLabeller, WorkerPlan
+from scda.serve.labelling.sources import FileSelection
 from tests.bundles import RGB, picture
 from tests.serve.labelling.test_decoders import DEADLY
 
@@ -84,6 +84,8 @@ def test_rows_schema_and_summary_are_those_of_the_local_engine(
     assert summary.errors == {"cannot_decode": 1, "empty": 1, "not_an_image": 1}
     assert (summary.hidden, summary.provider) == (1, "cpu")
     assert {path.name for path in tmp_path.iterdir()} == {"rows.parquet", "local.parquet"}
+    (part,) = {path.name for path in out.iterdir()} - {JOB, SUCCESS}
+    assert part.startswith("part-0000-0000000-")
 
 
 @pytest.mark.usefixtures("cluster")
@@ -95,7 +97,7 @@ def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: P
     sub = [f"{uris[0]}/{i:02d}.jpg" for i in range(30)]
     assert said == {**dict.fromkeys(sub), uris[1]: "not_an_image", uris[2]: "empty"}
     assert (out / SUCCESS).is_file()
-    with pytest.raises(UsageError, match="rows: already exists; expected a new or empty folder"):
+    with pytest.raises(UsageError, match=r"rows: already exists; .* or --resume to continue"):
         label_on_ray(predictor, uris, [f"file://{out}"])
 
 
@@ -113,17 +115,43 @@ def test_options_and_relative_inputs_mean_the_same(
     assert {row["review"] for row in rows(local)} == {True, False, None}
 
 
-def test_a_machine_need_not_have_the_driver_s_folder(photos: Path) -> None:
-    names = photos.parent / "names"
-    names.write_text("a.jpg\n/b.jpg\n")
-    sources: list[Source] = [
-        find_local_files([photos / "sub"], []),
-        SharedFileList(str(names), ALL_FILES),
-    ]
-    tables = list_files({"item": [0, 1]}, sources, "/none")
-    found = [file for table in tables for file in table["file"].to_pylist()]
-    assert found[:40] == [os.fsencode(photos / "sub" / f"{i:02d}.jpg") for i in range(40)]
-    assert found[40:] == [b"/none/a.jpg", b"/b.jpg"]
+@pytest.mark.usefixtures("cluster")
+def test_too_many_errors_stop_it_and_resuming_continues(
+    predictor: Predictor, photos: Path, tmp_path: Path
+) -> None:
+    out, seen = tmp_path / "rows", []
+    given: dict[str, Any] = {"batch_size": 1}
+    with pytest.raises(DataError, match=r"files failed, .*expected 2 at most \(--max-errors\)"):
+        label_on_ray(predictor, [str(photos)], [str(out)], max_errors=2, **given)
+    assert not (out / SUCCESS).exists()
+    with pytest.raises(UsageError, match=r"already exists; .* or --resume to continue"):
+        label_on_ray(predictor, [str(photos)], [str(out)], **given)
+    with pytest.raises(UsageError, match="cannot resume: top was None, is 2; pass another --out"):
+        label_on_ray(
+            predictor, [str(photos)], [str(out)], resume=True, options=Options(top=2), **given
+        )
+    summary = label_on_ray(
+        predictor,
+        [str(photos)],
+        [str(out)],
+        resume=True,
+        max_errors=3,
+        on_progress=lambda *numbers: seen.append(numbers),
+        **given,
+    )
+    local = local_rows(predictor, tmp_path / "local.parquet", photos, **given)
+    assert rows(dataset(out).to_table()) == rows(local)
+    assert summary.num_files == 44
+    assert summary.resumed > 0
+    assert seen[-1] == (44, 44, 3)
+    again = label_on_ray(predictor, [str(photos)], [str(out)], resume=True, **given)
+    assert (again.resumed, again.labels, again.errors) == (44, summary.labels, summary.errors)
+    (photos / "new.jpg").write_bytes(picture("red"))
+    try:
+        with pytest.raises(UsageError, match=r"cannot resume: the files up to .* have changed"):
+            label_on_ray(predictor, [str(photos)], [str(out)], resume=True, **given)
+    finally:
+        (photos / "new.jpg").unlink()
 
 
 @pytest.mark.usefixtures("cluster")
@@ -132,16 +160,18 @@ def test_a_killed_actor_loses_nothing(
 ) -> None:
     killed = tmp_path / "killed"
 
-    def deadly_once(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
-        if not killed.exists():
-            killed.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return decode(batch, preprocessing)
+    class DeadlyOnce(PartLabeller):
+        def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
+            counts = super()._label(part, files)
+            if not killed.exists():  # its rows are written, and nobody knows
+                killed.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return counts
 
-    monkeypatch.setattr(engine, "decode", deadly_once)
-    label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")], batch_size=4)
+    monkeypatch.setattr(engine, "PartLabeller", DeadlyOnce)
+    label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")], batch_size=1)
     assert killed.exists()
-    local = local_rows(predictor, tmp_path / "local.parquet", photos, batch_size=4)
+    local = local_rows(predictor, tmp_path / "local.parquet", photos, batch_size=1)
     assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
 
 
@@ -154,12 +184,13 @@ def test_a_file_that_kills_what_decodes_it_is_a_row(
     names = tmp_path / "names"
     names.write_text(f"{photos}/sub/00.jpg\n{tmp_path}/die.jpg\nfile://{photos}/sub/01.jpg\n")
 
-    def among_deadly_ones(batch: pa.Table, preprocessing: Preprocessing) -> pa.Table:
-        more = filter(None, [os.environ.get("PYTHONPATH")])
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *more])
-        return decode(batch, preprocessing)
+    class AmongDeadlyOnes(PartLabeller):
+        def __init__(self, plan: WorkerPlan) -> None:
+            paths = filter(None, [os.environ.get("PYTHONPATH")])
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *paths])
+            super().__init__(plan)
 
-    monkeypatch.setattr(engine, "decode", among_deadly_ones)
+    monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
     label_on_ray(predictor, [], [str(tmp_path / "rows")], files_from=str(names))
     said = {row["path"]: row for row in dataset(tmp_path / "rows").to_table().to_pylist()}
     assert [row["error_code"] for _, row in sorted(said.items())].count(None) == 2
@@ -198,7 +229,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
     assert dataset(tmp_path / "rows").count_rows() == 44
     assert done.stdout == ""
     lines = [line for line in done.stderr.splitlines() if "RAY_BACKEND_LOG_LEVEL" not in line]
-    assert lines[0].startswith("44 files in ")
+    assert lines[0].startswith(("labelling: 44", "44 files in "))  # slow machines report progress
 
 
 @pytest.mark.parametrize(
@@ -209,6 +240,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
         (["in"], ["a", "b"], {}, "--out a, b: expected one folder"),
         (["in"], ["rows.csv"], {}, "rows.csv: expected one folder"),
         (["in"], ["full"], {}, "full: already exists"),
+        (["in"], ["full"], {"resume": True}, "full: already exists"),
         (["in"], ["full/file"], {}, "full/file: already exists"),
         (["in"], ["in/rows"], {}, "in/rows: inside an input"),
         (["in"], ["none/rows"], {}, "none/rows: no folder"),
@@ -216,8 +248,9 @@ def test_the_command_uses_the_cluster_of_ray_address(
         (["in", "file:///in"], ["rows"], {}, "found both local paths and URIs"),
         (["file:///in", "file:///in/x"], ["rows"], {}, "in/x: inside another input"),
         (["file:///in"], ["file:///in/rows"], {}, "in/rows: inside an input"),
-        ([], ["rows"], {"files_from": "-"}, "expected a file that every machine can"),
-        ([], ["rows"], {"files_from": "/dev/null"}, "expected a file that every machine can"),
+        ([], ["rows"], {"files_from": "-"}, "expected a list, or a folder of lists"),
+        ([], ["rows"], {"files_from": "none"}, "expected a list, or a folder of lists"),
+        ([], ["rows"], {"files_from": "/dev/null"}, "expected a list, or a folder of lists"),
         ([], ["rows"], {}, "expected either IMAGES or --files-from"),
         (["in"], ["rows"], {"options": Options(top=9)}, "--top 9"),
         (
@@ -283,3 +316,12 @@ def test_actors_get_gpus_where_there_are_some() -> None:
         use_gpus(without, "cuda")
     with pytest.raises(UsageError, match="provider 'tpu'"):
         use_gpus(without, "tpu")
+
+
+def test_every_gpu_gets_its_share_of_the_cpus() -> None:
+    machines = [({"CPU": 96.0, "GPU": 8.0}, True), ({"CPU": 70.0, "GPU": 7.0}, True)]
+    machines += [({"CPU": 64.0}, True), ({"CPU": 1.0, "GPU": 8.0}, False)]
+    nodes = [{"Resources": resources, "Alive": alive} for resources, alive in machines]
+    some: Any = SimpleNamespace(nodes=lambda: nodes)
+    none: Any = SimpleNamespace(nodes=list)
+    assert (cpus_per_gpu(some), cpus_per_gpu(none)) == (10, 1)

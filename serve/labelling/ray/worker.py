@@ -1,0 +1,91 @@
+"""A worker of a cluster: the local engine, on one part at a time."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from scda.models.predictor import Predictor, load_predictor
+from scda.serve.labelling.formats.parquet import write_parquet
+from scda.serve.labelling.formats.rows import LabellingInfo
+from scda.serve.labelling.outputs import Options
+from scda.serve.labelling.pipeline import in_order, running_batches
+from scda.serve.labelling.ray.parts import PartCounts, PartsFolder, count_rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerPlan:
+    """What every worker needs beside its part."""
+
+    bundle: Any  # Ray reference to the result of `read_bundle_files`; workers share no disk
+    folder: PartsFolder
+    options: Options
+    batch_size: int
+    provider: str  # cpu or cuda
+    threads: int  # of the model
+    decoders: int  # processes
+
+
+class PartLabeller:
+    """The model of one worker; maps a part to its counts, after writing its rows."""
+
+    def __init__(self, plan: WorkerPlan) -> None:
+        """Load the model."""
+        self._plan, self._predictor = plan, _loaded(plan)
+        self._running = ExitStack()  # never closed: it ends with this process
+        self._start, self._ahead = self._running.enter_context(
+            running_batches(self._predictor, plan.decoders, plan.options, at_once=1)
+        )
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Return the counts of a part, from its rows if an earlier attempt wrote them."""
+        self._plan.folder.check_visible()
+        (fields,) = batch.to_pylist()
+        part = fields["part"]
+        names, files = (map(os.fsdecode, fields[name]) for name in ("names", "files"))
+        counts = self._plan.folder.counts(part) or self._label(part, zip(names, files, strict=True))
+        return pa.table({"part": [part], **{name: [json.dumps(counts[name])] for name in counts}})
+
+    def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
+        file = BytesIO()
+        batches = in_order(self._start, self._ahead, files, batch_size=self._plan.batch_size)
+        with write_parquet(file, _about(self._predictor)) as write:
+            for rows in batches:
+                write(rows)
+        self._plan.folder.write(part, file.getvalue())
+        return count_rows(file)
+
+
+def read_bundle_files(folder: Path) -> dict[str, bytes]:
+    """Return the contents of the files of a bundle by their relative names."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+def _loaded(plan: WorkerPlan) -> Predictor:
+    import ray
+
+    with tempfile.TemporaryDirectory(prefix="scda-") as folder:
+        for name, data in ray.get(plan.bundle).items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        return load_predictor(Path(folder), provider=plan.provider, threads=plan.threads)
+
+
+def _about(predictor: Predictor) -> LabellingInfo:
+    return LabellingInfo(
+        model_id=predictor.manifest.id,
+        names_version=predictor.names.version,
+        classes=predictor.active_classes,
+        width=predictor.session.width,
+        root=Path(),  # Parquet holds no absolute paths
+        image_root="",
+    )

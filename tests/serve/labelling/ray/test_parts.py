@@ -1,0 +1,103 @@
+import io
+from pathlib import Path
+
+import pytest
+
+from scda.models.errors import UsageError
+from scda.serve.labelling.formats.parquet import write_parquet
+from scda.serve.labelling.journal import Job
+from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartsFolder
+from tests.rows import ABOUT, BAD, GOOD
+
+PART = "part-0000-0000000-0.parquet"
+JOB_1: Job = {"model_id": "1", "include": ("*.jpg",)}
+
+
+@pytest.fixture(params=["{}", "file://{}"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> PartsFolder:
+    form: str = request.param
+    return PartsFolder(form.format(tmp_path / "out"))
+
+
+def part() -> bytes:
+    file = io.BytesIO()
+    with write_parquet(file, ABOUT) as write:
+        write([GOOD, BAD, GOOD])
+    return file.getvalue()
+
+
+def test_parts_are_written_whole_and_counted(folder: PartsFolder, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with folder.writing(JOB_1) as before:
+        assert not before
+        folder.check_visible()
+        assert folder.counts(PART) is None
+        folder.write(PART, part())
+        assert folder.counts(PART) == {
+            "class_id": {"known-002": 2},
+            "error_code": {"cannot_decode": 1},
+        }
+        (out / ".scda-part.0123.lock").touch()  # of a killed worker
+        folder.finish([PART])
+    assert {path.name for path in out.iterdir()} == {JOB, PART, SUCCESS}
+
+
+def test_a_labelling_is_resumed_only_by_the_same_job(folder: PartsFolder) -> None:
+    with folder.writing(JOB_1):  # then killed
+        folder.write(PART, part())
+    folder.check(resume=True)
+    with pytest.raises(UsageError, match=r"out: already exists; .* or --resume to continue"):
+        folder.check(resume=False)
+    with folder.writing(JOB_1) as before:
+        assert before == {PART}
+    with (
+        pytest.raises(UsageError, match="out: cannot resume: model_id was '1', is '2'; pass"),
+        folder.writing({**JOB_1, "model_id": "2"}),
+    ):
+        pass
+
+
+def test_a_part_that_is_not_whole_is_none(folder: PartsFolder) -> None:
+    with folder.writing(JOB_1):
+        folder.write(PART, part()[:-9])  # as a killed writer leaves it where files cannot be hidden
+        assert folder.counts(PART) is None
+
+
+def test_a_part_that_is_gone_is_told(folder: PartsFolder) -> None:
+    with folder.writing(JOB_1):
+        folder.write("a", b"")
+        with pytest.raises(UsageError, match=r"out: 1 parts .* missing, such as b; rerun with"):
+            folder.finish(["a", "b"])
+
+
+def test_nothing_is_left_without_a_part(folder: PartsFolder, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), folder.writing(JOB_1):
+        raise KeyboardInterrupt
+    assert not (tmp_path / "out").exists()
+    with folder.writing(JOB_1):  # then killed
+        pass
+    folder.check(resume=False)
+    folder.check(resume=True)
+    with folder.writing({"model_id": "2"}) as before:
+        assert not before
+
+
+def test_a_folder_of_something_else_is_refused(folder: PartsFolder, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    folder.check(resume=False)
+    (tmp_path / "out" / "mine.txt").touch()
+    for resume in (False, True):
+        with pytest.raises(UsageError, match="out: already exists; expected a new or empty folder"):
+            folder.check(resume=resume)
+
+
+def test_a_machine_that_does_not_see_the_folder_is_named(folder: PartsFolder) -> None:
+    with pytest.raises(UsageError, match=r"out: the machine .* does not see this folder"):
+        folder.check_visible()
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = PartsFolder(f"file://{tmp_path}/file/out")
+    with pytest.raises(UsageError, match="out: cannot "), folder.writing(JOB_1):
+        pass
