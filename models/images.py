@@ -21,6 +21,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
+from scda.models.limits import LIMITS, MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
-MAX_PIXELS = 50_000_000  # width x height as the header states them
-MAX_BYTES = 64 * 2**20
 MAX_SCANS = 100  # scans of a JPEG; each may take as long as the whole image; libtiff's limit, too
 MAX_PLAIN_BYTES = 16 * 2**20  # size of a PPM in text form, of which Pillow reads 2.5 MB per second
 
@@ -101,15 +100,14 @@ class BoundedReader(io.BytesIO):
         return data
 
 
-def read_file(
-    path: Path, *, max_bytes: int = MAX_BYTES, max_pixels: int = MAX_PIXELS
-) -> Image.Image:
+def read_file(path: Path, limits: ImageLimits = LIMITS) -> Image.Image:
     """Return the image in a file, upright, 8-bit RGB.
 
     Raises:
         ImageError: With code `unreadable`, `too_many_bytes`, or a code of `read_image`.
     """
-    return read_image(read_bytes(path, max_bytes=max_bytes), max_pixels=max_pixels)
+    data = read_bytes(path, max_bytes=limits.max_bytes)
+    return read_image(data, max_pixels=limits.max_pixels)
 
 
 def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:

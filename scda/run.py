@@ -9,6 +9,7 @@ from scda.adapt.config import TrainConfig
 from scda.models.bundle import ClassInfo
 from scda.models.errors import UsageError
 from scda.models.extras import needs_extra
+from scda.models.limits import MAX_BYTES, MAX_PIXELS, ImageLimits
 from scda.models.trust import Trust
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ def train(
     config: TrainConfig | None = None,
     cache: str | os.PathLike[str] | None = None,
     recursive: bool = True,
+    max_bytes: int = MAX_BYTES,
+    max_pixels: int = MAX_PIXELS,
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
@@ -80,6 +83,8 @@ def train(
             defaults.
         cache: Folder for backbone features; None takes the user's cache folder.
         recursive: Whether to include the images of sub-folders.
+        max_bytes: Largest file that is read, in bytes.
+        max_pixels: Largest image that is read, in pixels.
         resume: Whether to continue a stopped run in `out`.
         overwrite: Whether to replace a run in `out`.
         quiet: Whether to show only warnings.
@@ -112,6 +117,7 @@ def train(
         cache=Path(cache) if cache else user_cache() / "features",
         config=config or TrainConfig(),
         recursive=recursive,
+        limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
         resume=resume,
         overwrite=overwrite,
     )

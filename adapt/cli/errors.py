@@ -21,7 +21,7 @@ from scda.adapt.cli.streams import (
 from scda.adapt.runtime.signals import Terminated, ended_within
 from scda.models.errors import DataError, GateError, ScdaError, UsageError
 
-_GRACE_SECONDS = 4.0  # from SIGTERM to the end of the process
+_GRACE_SECONDS = 3.0  # from SIGTERM to the end of the process
 _RESUMABLE = {"train", "label"}
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scda.adapt.cli.errors import ExitCode
-from scda.adapt.cli.options import Bundle, Quiet, Verbose, given
+from scda.adapt.cli.options import Bundle, MaxBytes, MaxPixels, Quiet, Verbose, given
 from scda.adapt.cli.predictor import load
 from scda.models.errors import UsageError
+from scda.models.limits import MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
     from scda.adapt.runtime.progress import Reporter
@@ -93,6 +94,8 @@ def label(
         _input("--follow-symlinks", help="Include the images of linked folders."),
     ] = False,
     recursive: Annotated[bool, _input(help="Include the images of sub-folders.")] = True,
+    max_bytes: MaxBytes = MAX_BYTES,
+    max_pixels: MaxPixels = MAX_PIXELS,
     batch_size: Annotated[
         int | None,
         _speed(min=1, help="Number of images per call of the model; default: 8, on a GPU 32."),
@@ -140,6 +143,7 @@ def label(
         image_root=DEFAULTS.image_root if image_root is None else image_root,
         top=top,
         min_confidence=min_confidence,
+        limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
     )
     selection = FileSelection(
         recursive=recursive,

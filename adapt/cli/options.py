@@ -9,6 +9,7 @@ import typer
 
 from scda.adapt.config import OPTIONS
 from scda.adapt.options import Option
+from scda.models.limits import MOST_BYTES, MOST_PIXELS
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show only warnings and errors.")]
 Verbose = Annotated[
@@ -21,6 +22,19 @@ Provider = Annotated[
 ]
 Threads = Annotated[
     int, typer.Option(min=0, help="Number of threads of the model; 0 uses all available CPUs.")
+]
+MaxBytes = Annotated[
+    int,
+    typer.Option(min=1, max=MOST_BYTES, help="Largest file in bytes.", rich_help_panel="Input"),
+]
+MaxPixels = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=MOST_PIXELS,
+        help="Largest image in pixels, width times height.",
+        rich_help_panel="Input",
+    ),
 ]
 Target = Annotated[
     Path | None,

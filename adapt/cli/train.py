@@ -6,11 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scda.adapt.cli.errors import ExitCode
-from scda.adapt.cli.options import AsJson, Quiet, Verbose, given, with_config_options
+from scda.adapt.cli.options import (
+    AsJson,
+    MaxBytes,
+    MaxPixels,
+    Quiet,
+    Verbose,
+    given,
+    with_config_options,
+)
 from scda.adapt.cli.output import print_json, print_table
 from scda.adapt.config_file import resolve
 from scda.models.cache import user_cache
 from scda.models.extras import needs_extra
+from scda.models.limits import MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
     from scda.adapt.pipeline.run import TrainResult
@@ -28,6 +37,8 @@ def train(
         ),
     ],
     recursive: Annotated[bool, typer.Option(help="Include the images of sub-folders.")] = True,
+    max_bytes: MaxBytes = MAX_BYTES,
+    max_pixels: MaxPixels = MAX_PIXELS,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run.")] = False,
     dry_run: Annotated[
@@ -75,6 +86,7 @@ def train(
         overwrite=overwrite,
         resume=resume,
         tensorboard=tensorboard,
+        limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
     )
     if dry_run:
         planned = plan(job)

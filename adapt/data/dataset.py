@@ -28,6 +28,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.cpus import num_workers
 from scda.models.errors import DataError, UsageError
 from scda.models.files import real_path
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.weights import Notify
 
@@ -56,6 +57,7 @@ class Job:
     overwrite: bool = False
     resume: bool = False
     tensorboard: bool = False
+    limits: ImageLimits = LIMITS  # the largest image that is read
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ def plan(job: Job) -> dict[str, Any]:
     source = scan_source(job.source, recursive=job.recursive)
     target = scan_target(job.target, recursive=job.recursive)
     job_backbone(job.config)
-    usable = {name: len(p) - len(unreadable(p)) for name, p in source.classes.items()}
-    of_target = len(target.paths) - len(unreadable(target.paths))
+    usable = {n: len(p) - len(unreadable(p, job.limits)) for n, p in source.classes.items()}
+    of_target = len(target.paths) - len(unreadable(target.paths, job.limits))
     files = len(target.paths) + sum(map(len, source.classes.values()))
     _check_counts(job, [name for name, count in usable.items() if count], of_target)
     return {
@@ -159,8 +161,8 @@ def read_data(
         Labelled(torch.from_numpy(of_source.features), numbers),
         torch.from_numpy(of_target.features),
         class_names,
-        Images(source.root, of_source.paths),
-        Images(target.root, of_target.paths),
+        Images(source.root, of_source.paths, limits=job.limits),
+        Images(target.root, of_target.paths, limits=job.limits),
         rejected,
         {
             "classes": class_names,
@@ -204,6 +206,7 @@ def _extract(
         provider="cpu" if job.config.device == "cpu" else "auto",
         gpu=distributed.local_rank(),
         lanes=distributed.cpus(),
+        limits=job.limits,
         on_progress=reporter.done,
     )
     return _put_together(found)

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, ImageError, UsageError
-from scda.models.images import read_bytes, read_image
+from scda.models.images import decode, open_image, read_bytes
 from scda.models.index import normalised
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import export_onnx
 from scda.models.networks.network import PixelBackbone
-from scda.models.preprocess import Pixels, Preprocessing
+from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
 BATCH = 32  # images; always full, so that features do not depend on the batch size
@@ -111,6 +112,7 @@ def extract(
     provider: str = "cpu",
     gpu: int = 0,
     lanes: int = 0,
+    limits: ImageLimits = LIMITS,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Extracted:
     """Return the backbone's features of every usable image.
@@ -125,6 +127,7 @@ def extract(
         provider: Device of ONNX Runtime: `cpu`, or `auto` for a GPU if one is available.
         gpu: Index of the GPU.
         lanes: Number of batches in parallel on a CPU, one thread each; 0 uses all available CPUs.
+        limits: The largest image that is read.
         on_progress: Called with the number of files done, summed over all passes.
 
     Raises:
@@ -133,7 +136,7 @@ def extract(
     """
     if backbone.parts:
         read = partial(extract, paths, cache_folder=cache_folder, workers=workers)
-        read = partial(read, provider=provider, gpu=gpu, lanes=lanes)
+        read = partial(read, provider=provider, gpu=gpu, lanes=lanes, limits=limits)
         return _side_by_side(
             [
                 read(part, on_progress=_continued(on_progress, number * len(paths)))
@@ -145,7 +148,7 @@ def extract(
     load = partial(Session, provider=provider, gpu=gpu, threads=1)
     try:
         with ThreadPoolExecutor(lanes) as pool:
-            network = _Network(backbone, load, cache, pool, lanes)
+            network = _Network(backbone, load, cache, pool, lanes, limits)
             return _extract(paths, network, workers or usable_cpus(), on_progress)
     except sqlite3.Error as error:
         raise _unusable(cache.path, error) from None
@@ -211,6 +214,7 @@ class _Network:
     cache: FeatureCache
     pool: ThreadPoolExecutor
     lanes: int
+    limits: ImageLimits
     _session: Session | None = None
     _batch: dict[str, Pixels] = field(default_factory=dict)  # by digest
     _under_way: deque[tuple[list[str], Future[NDArray[np.float32]]]] = field(default_factory=deque)
@@ -262,7 +266,7 @@ def _read_all(
     with ThreadPoolExecutor(workers) as pool:
 
         def submit(path: Path) -> tuple[Path, Future[_Image | Rejected]]:
-            return path, pool.submit(_read, path, network.backbone.preprocessing, seen)
+            return path, pool.submit(_read, path, network, seen)
 
         ahead = [submit(path) for path in islice(remaining, (1 + network.lanes) * BATCH)]
         while ahead:
@@ -271,11 +275,14 @@ def _read_all(
             yield path, image.result()
 
 
-def _read(path: Path, preprocessing: Preprocessing, seen: set[str]) -> _Image | Rejected:
+def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
+    limits, apply = network.limits, network.backbone.preprocessing.apply
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, max_bytes=limits.max_bytes)
         digest = hashlib.sha256(data).hexdigest()
-        pixels = None if digest in seen else preprocessing.apply(read_image(data))
+        # What is cached may have been read under other limits.
+        image = open_image(data, max_pixels=limits.max_pixels)
+        pixels = None if digest in seen else apply(decode(image, max_pixels=limits.max_pixels))
     except ImageError as error:
         return Rejected(path, error.code, str(error))
     return _Image(digest, pixels)

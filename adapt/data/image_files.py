@@ -8,6 +8,7 @@ from PIL import Image
 
 from scda.models.errors import DataError, ImageError
 from scda.models.images import read_file
+from scda.models.limits import LIMITS, ImageLimits
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class Images:
 
     root: Path
     paths: Sequence[Path]
+    limits: ImageLimits = LIMITS
 
     def names(self) -> list[str]:
         """Return the paths relative to the folder, with `/` between folders."""
@@ -28,6 +30,6 @@ class Images:
             DataError: If the file changed since the features were computed and cannot be read.
         """
         try:
-            return read_file(self.paths[row])
+            return read_file(self.paths[row], self.limits)
         except ImageError as error:
             raise DataError(f"{self.paths[row]}: changed while training: {error}") from None

@@ -6,6 +6,7 @@ from pathlib import Path
 from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.folders import Skipped, count_skipped, visible_folders, walk
 from scda.models.images import open_image, read_bytes
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.names import folder_label
 
 
@@ -80,12 +81,13 @@ def _skipped(root: Path, folders: list[str], *, recursive: bool) -> Skipped:
     return sum(inside, count_skipped(root, recursive=False))
 
 
-def unreadable(paths: tuple[Path, ...]) -> list[Rejected]:
+def unreadable(paths: tuple[Path, ...], limits: ImageLimits = LIMITS) -> list[Rejected]:
     """Return the files whose header shows that they are not usable images."""
     rejected = []
     for path in paths:
         try:
-            open_image(read_bytes(path))
+            data = read_bytes(path, max_bytes=limits.max_bytes)
+            open_image(data, max_pixels=limits.max_pixels)
         except ImageError as error:
             rejected.append(Rejected(path, error.code, str(error)))
     return rejected

@@ -15,6 +15,7 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, ImageError
 from scda.models.images import read_file
 from scda.models.index import Features
+from scda.models.limits import ImageLimits
 from scda.models.names import to_nfc
 from scda.models.predictor import Outputs, Predictor
 from scda.models.preprocess import Pixels
@@ -158,9 +159,11 @@ def _acc_named(scored: Scored, predictor: Predictor) -> float:
 
 
 def _prepare(predictor: Predictor, paths: list[Path]) -> list[Pixels | None]:
+    limits = ImageLimits.of_run(predictor.manifest.run)
+
     def one(path: Path) -> Pixels | None:
         try:
-            return predictor.prepare(read_file(path))
+            return predictor.prepare(read_file(path, limits))
         except ImageError:
             return None
 

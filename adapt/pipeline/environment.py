@@ -19,6 +19,7 @@ def environment(job: Job) -> dict[str, Any]:
     return {
         "source": str(real_path(job.source)),
         "target": str(real_path(job.target)),
+        "limits": dict(vars(job.limits)),
         "versions": dict(_installed()),
         "host": platform.node(),
         "python": platform.python_version(),

@@ -22,6 +22,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError, UsageError
 from scda.models.files import printable, write_atomically
+from scda.models.limits import ImageLimits
 
 _MAX_REJECTED = 200  # rows shown
 _NOTHING = Thumbnails({}, None, 0)
@@ -100,7 +101,8 @@ def _load_images(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Repo
         reporter.say(f"reading images for the report from {run.target}")
         reporter.begin("images", len({*singles, *places}))
         cells = list(dict.fromkeys([*places, *most_typical]))
-        made = make_thumbnails(run.target, singles, cells, on_progress=reporter.done)
+        limits = ImageLimits.of_run(run.config)
+        made = make_thumbnails(run.target, singles, cells, limits=limits, on_progress=reporter.done)
     bare = frozenset(
         i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.images)
     )

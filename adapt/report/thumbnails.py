@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import decode, open_image, read_bytes
+from scda.models.limits import LIMITS, ImageLimits
 
 SHEET_PX = 128  # longer side of an image on a contact sheet
 _SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG quality
@@ -45,6 +46,7 @@ def make_thumbnails(
     singles: Collection[str],
     cells: Sequence[str],
     *,
+    limits: ImageLimits = LIMITS,
     on_progress: Callable[[int, int], None],
 ) -> Thumbnails:
     """Return small copies of the named files; each file is read once.
@@ -53,6 +55,7 @@ def make_thumbnails(
         folder: Folder that the names are relative to.
         singles: Names of the single images.
         cells: Names of the images in the sprite.
+        limits: The largest image that is read.
         on_progress: Called with the number of finished files and the number of all files.
     """
     names = list(dict.fromkeys([*singles, *cells]))
@@ -61,7 +64,8 @@ def make_thumbnails(
     small: dict[str, Image.Image] = {}
 
     def read(name: str) -> tuple[str | None, Image.Image | None] | None:
-        image = _reduced(folder / name, 2 * SHEET_PX if name in alone else 2 * cell_px)
+        side_px = 2 * SHEET_PX if name in alone else 2 * cell_px
+        image = _reduced(folder / name, side_px, limits)
         if image is None:
             return None
         cell = _square(image, cell_px) if name in in_sprite else None
@@ -93,13 +97,14 @@ def data_url(jpeg: bytes) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 
-def _reduced(path: Path, side_px: int) -> Image.Image | None:
+def _reduced(path: Path, side_px: int, limits: ImageLimits) -> Image.Image | None:
     enough = (side_px, side_px)
     try:
-        image = open_image(read_bytes(path))
+        data = read_bytes(path, max_bytes=limits.max_bytes)
+        image = open_image(data, max_pixels=limits.max_pixels)
         # A JPEG decodes at an eighth of its size in a fraction of the time.
         image.draft("RGB", enough)
-        image = decode(image)
+        image = decode(image, max_pixels=limits.max_pixels)
     except ImageError:
         return None
     image.thumbnail(enough, Image.Resampling.BICUBIC)

@@ -16,6 +16,7 @@ from scda.models.errors import GateError, ImageError
 from scda.models.files import is_inside, printable
 from scda.models.folders import walk
 from scda.models.images import read_file
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.names import Names, to_nfc
 
 THUMBNAIL_PX = 200
@@ -61,9 +62,15 @@ class TargetImages:
     """Every target image of a run, by row; `why_not` explains why images cannot be shown."""
 
     def __init__(
-        self, images: Sequence[TargetImage], target: Path | None, why_not: str = ""
+        self,
+        images: Sequence[TargetImage],
+        target: Path | None,
+        why_not: str = "",
+        *,
+        limits: ImageLimits = LIMITS,
     ) -> None:
         """Take the images of a folder; `target` is None if they cannot be shown."""
+        self._limits = limits
         self.images, self.target, self.why_not = images, target, why_not
         self._files = TargetFolder(target or Path())
         self._confidence = np.array([image.confidence for image in images])
@@ -84,7 +91,7 @@ class TargetImages:
         """
         if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
-        image = read_file(self.target / self._files.path(self.images[row].path))
+        image = read_file(self.target / self._files.path(self.images[row].path), self._limits)
         image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
         file = io.BytesIO()
         image.save(file, "JPEG", quality=85)
@@ -112,7 +119,7 @@ def open_target_images(
     if root is None or not root.is_dir():
         why_not = f"the target folder {root} does not exist on this machine; pass --target DIR"
         return TargetImages(images, None, why_not)
-    return TargetImages(images, root)
+    return TargetImages(images, root, limits=ImageLimits.of_run(manifest.run))
 
 
 def read_target_images(bundle: Path) -> list[TargetImage]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.errors import UsageError
-from scda.models.images import MAX_BYTES, MAX_PIXELS
+from scda.models.limits import MAX_BYTES, MAX_PIXELS
 
 _MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
 

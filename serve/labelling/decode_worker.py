@@ -19,6 +19,7 @@ from PIL import Image
 
 from scda.models.errors import ImageError
 from scda.models.images import read_file, read_image
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.preprocess import Preprocessing
 from scda.serve.imaging import Prepared, prepare
 
@@ -26,28 +27,32 @@ _STDERR = 2
 _FETCHES = 16  # objects of a store read at the same time; a read mostly waits
 
 
-def prepare_files(preprocessing: Preprocessing, files: Sequence[Path | str]) -> list[Prepared]:
+def prepare_files(
+    preprocessing: Preprocessing, files: Sequence[Path | str], limits: ImageLimits = LIMITS
+) -> list[Prepared]:
     """Return the pixels of each file or URI, in order, or its error."""
-    fetched = [_fetched(str(file)) for file in files]  # all are under way before one is decoded
+    fetched = [
+        _fetched(str(file), limits) for file in files
+    ]  # all are under way before one is decoded
     reads = [
-        partial(_image, future) if future else partial(read_file, Path(file))
+        partial(_image, future, limits) if future else partial(read_file, Path(file), limits)
         for file, future in zip(files, fetched, strict=True)
     ]
     return [prepare(preprocessing.apply, read) for read in reads]
 
 
-def _fetched(file: str) -> Future[bytes] | None:
+def _fetched(file: str, limits: ImageLimits) -> Future[bytes] | None:
     """Start to read an object of a store; return None for a local file."""
     if "://" not in file:
         return None
     # Imported here: it takes longer than all other imports.
     from scda.serve.labelling.object_stores import read_stored
 
-    return _fetchers().submit(read_stored, file)
+    return _fetchers().submit(read_stored, file, max_bytes=limits.max_bytes)
 
 
-def _image(fetched: Future[bytes]) -> Image.Image:
-    return read_image(fetched.result())
+def _image(fetched: Future[bytes], limits: ImageLimits) -> Image.Image:
+    return read_image(fetched.result(), max_pixels=limits.max_pixels)
 
 
 @cache
@@ -56,14 +61,15 @@ def _fetchers() -> ThreadPoolExecutor:
 
 
 def main() -> None:
-    """Answer until the input ends; the only argument is the preprocessing as JSON."""
+    """Answer until the input ends; the arguments are the preprocessing and the limits as JSON."""
     # Without a parent, end silently.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     answers = _only_for_answers(sys.stdout.fileno())
     preprocessing = Preprocessing.from_json(json.loads(sys.argv[1]))
+    limits = ImageLimits(**json.loads(sys.argv[2]))
     for line in sys.stdin.buffer:
-        _answer(answers, prepare_files(preprocessing, json.loads(line)))
+        _answer(answers, prepare_files(preprocessing, json.loads(line), limits))
 
 
 def _only_for_answers(stdout: int) -> BinaryIO:

@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from scda.models.errors import DataError, ImageError
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.preprocess import Pixels, Preprocessing
 from scda.serve.imaging import Prepared
 from scda.serve.labelling import decode_worker
@@ -28,15 +29,18 @@ Decode = Callable[[Sequence[Path | str]], list[Prepared]]
 
 
 @contextmanager
-def decoders(preprocessing: Preprocessing, count: int) -> Iterator[Decode]:
+def decoders(
+    preprocessing: Preprocessing, count: int, limits: ImageLimits = LIMITS
+) -> Iterator[Decode]:
     """Give a thread-safe function that prepares files, in order.
 
     Args:
         preprocessing: Preprocessing of the bundle.
         count: Number of processes; 0 prepares the files in the calling thread.
+        limits: The largest image that is read.
     """
     if not count:
-        yield partial(decode_worker.prepare_files, preprocessing)
+        yield partial(decode_worker.prepare_files, preprocessing, limits=limits)
         return
     idle: SimpleQueue[Decoder] = SimpleQueue()
 
@@ -49,21 +53,21 @@ def decoders(preprocessing: Preprocessing, count: int) -> Iterator[Decode]:
 
     with ExitStack() as stack:
         for _ in range(count):
-            idle.put(stack.enter_context(Decoder(preprocessing)))
+            idle.put(stack.enter_context(Decoder(preprocessing, limits)))
         yield decode
 
 
 class Decoder:
     """One decoding process, replaced when a file kills it."""
 
-    def __init__(self, preprocessing: Preprocessing) -> None:
+    def __init__(self, preprocessing: Preprocessing, limits: ImageLimits = LIMITS) -> None:
         """Start the process; its first answer takes a quarter of a second.
 
         Raises:
             DataError: If the process cannot be started.
         """
-        self._preprocessing = preprocessing
-        self._process = _started(preprocessing)
+        self._preprocessing, self._limits = preprocessing, limits
+        self._process = _started(preprocessing, limits)
 
     def __enter__(self) -> Self:
         """Return the decoder."""
@@ -114,7 +118,7 @@ class Decoder:
     def _restart(self) -> int:
         """Replace a process that died; return its exit code."""
         code = _end(self._process)
-        self._process = _started(self._preprocessing)
+        self._process = _started(self._preprocessing, self._limits)
         try:
             self._ask([])
         except (OSError, EOFError):
@@ -122,12 +126,12 @@ class Decoder:
         return code
 
 
-def _started(preprocessing: Preprocessing) -> subprocess.Popen[bytes]:
+def _started(preprocessing: Preprocessing, limits: ImageLimits) -> subprocess.Popen[bytes]:
     # -P: a file in the current folder must not shadow a module.
     words = [sys.executable, "-P", "-m", decode_worker.__name__]
     try:
         return subprocess.Popen(
-            [*words, json.dumps(preprocessing.to_json())],
+            [*words, json.dumps(preprocessing.to_json()), json.dumps(vars(limits))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             process_group=0,  # Ctrl-C reaches only the parent, which ends this process

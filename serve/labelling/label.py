@@ -186,6 +186,7 @@ def _job(
         **files.job,
         "top": options.top,
         "min_confidence": options.min_confidence,
+        **vars(options.limits),
         "embeddings": options.embeddings is not None,
         # Another batch size changes the last digits.
         "batch_size": batch_size,

@@ -13,7 +13,8 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from scda.models.errors import ImageError, UsageError
 from scda.models.folders import depth_first, is_hidden, walk
-from scda.models.images import MAX_BYTES, read_bytes
+from scda.models.images import read_bytes
+from scda.models.limits import MAX_BYTES
 from scda.serve.labelling.sources import FileSelection
 
 
@@ -45,23 +46,23 @@ def _system(uri: str) -> tuple[FileSystem, str]:
     return system, str(base)
 
 
-def read_stored(name: str) -> bytes:
+def read_stored(name: str, *, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the bytes of a file, by URI or by local path.
 
     Raises:
-        ImageError: With code `unreadable`, or `too_many_bytes` above `MAX_BYTES`.
+        ImageError: With code `unreadable`, or `too_many_bytes` above `max_bytes`.
     """
     if not is_uri(name):
-        return read_bytes(Path(name))
+        return read_bytes(Path(name), max_bytes=max_bytes)
     try:
         system, path = file_system_of(name)
         with system.open_input_file(path) as file:
             size = file.size()
-            data = bytes(file.read()) if size <= MAX_BYTES else b""
+            data = bytes(file.read()) if size <= max_bytes else b""
     except (OSError, ArrowException, UsageError) as error:
         raise ImageError("unreadable", f"cannot read: {error}") from None
-    if size > MAX_BYTES:
-        raise ImageError("too_many_bytes", f"{size:,} bytes; the limit is {MAX_BYTES:,}")
+    if size > max_bytes:
+        raise ImageError("too_many_bytes", f"{size:,} bytes; the limit is {max_bytes:,}")
     return data
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from scda.models.errors import UsageError
 from scda.models.files import atomic_file, real_path, write_atomically, write_errors
+from scda.models.limits import LIMITS, ImageLimits
 from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
 from scda.serve.labelling.formats.lines import write_csv
 from scda.serve.labelling.formats.registry import (
@@ -36,6 +37,7 @@ class Options:
     image_root: str = LOCAL_FILES  # prefix of paths for an annotation tool
     top: int | None = None  # entries of `top`; None is five, or all classes if fewer
     min_confidence: float = 0.0  # below, `review` is true
+    limits: ImageLimits = LIMITS  # of the images that are read
 
 
 DEFAULTS = Options()

@@ -41,7 +41,8 @@ def running_batches(
     at_once = at_once or predictor.session.at_once
     turn = threading.Semaphore(at_once)
     threads = at_once + (workers or usable_cpus())
-    with decoders(predictor.manifest.preprocessing, workers) as decode, _pool(threads) as pool:
+    preprocessing, limits = predictor.manifest.preprocessing, options.limits
+    with decoders(preprocessing, workers, limits) as decode, _pool(threads) as pool:
 
         def rows(batch: Files) -> list[Row]:
             prepared = decode([path for _, path in batch])

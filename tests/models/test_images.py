@@ -15,6 +15,7 @@ from PIL import Image
 
 from scda.models.errors import ImageError
 from scda.models.images import MAX_PLAIN_BYTES, MAX_SCANS, read_bytes, read_file, read_image
+from scda.models.limits import ImageLimits
 from tests.nasty import (
     COLOURS,
     ENDINGS,
@@ -292,7 +293,7 @@ def test_a_file_is_read_like_its_bytes(tmp_path: Path) -> None:
     path.write_bytes(encode(four(), "PNG"))
     assert read_file(path).tobytes() == four().tobytes()
     with pytest.raises(ImageError, match="the limit is 100"):
-        read_file(path, max_pixels=100)
+        read_file(path, ImageLimits(max_pixels=100))
 
 
 @pytest.mark.parametrize("name", ["missing.jpg", "folder", "circle"])

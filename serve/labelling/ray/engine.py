@@ -175,6 +175,7 @@ def _job(
         **vars(selection),
         "top": plan.options.top,
         "min_confidence": plan.options.min_confidence,
+        **vars(plan.options.limits),
         # Another batch size or provider changes the last digits.
         "batch_size": plan.batch_size,
         "provider": plan.provider,
