@@ -76,7 +76,7 @@ def find_orphans(
     # they lack of the next one, which is what would be left had their class been unknown.
     zero = (typical(lacking, certain) + typical(lacking_own, certain)) / 2
     evidence = np.clip(log_odds + lacking - zero, -_MOST, _MOST)
-    places = class_places(target, posterior, evidence)
+    places = class_places(target, posterior, evidence, certain)
     remote = remoteness(places, centres, target, graph, certain)
     evidence = np.clip(log_odds + lacking - zero + remote, -_MOST, _MOST)
     evidence = walked(posterior, evidence, nearest_others(target, _NEIGHBOURS))

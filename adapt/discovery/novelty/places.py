@@ -6,6 +6,7 @@ source does not resemble are still close to their class; images of a new class a
 
 import numpy as np
 from scipy.sparse import csr_array
+from scipy.special import expit
 
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty.certain import best_two, typical
@@ -13,6 +14,7 @@ from scda.adapt.discovery.novelty.landing import credibility, similarity
 from scda.models.index import Ids, normalised
 
 _MOST = 2.0  # nats
+_UNCERTAIN = 1e-6  # weight of an uncertain image in a place, where a certain one has 1
 _CLOSEST = 1e-3  # cosine between what is typical with a class and without it
 
 
@@ -40,13 +42,19 @@ def remoteness(
     return np.asarray(np.clip(((own + other) / 2 - closest) / unit, -_MOST, _MOST), np.float32)
 
 
-def class_places(target: Points, posterior: Points, evidence: Points) -> Points:
+def class_places(target: Points, posterior: Points, evidence: Points, certain: list[Ids]) -> Points:
     """Return the centre of every class in the target, of length 1, (K, D).
+
+    The certain images make it up, each in proportion to the square of its probability of the class;
+    all others hardly count, so that a new class that is taken for a known one does not move it.
 
     Args:
         target: Points of the target, of length 1, (M, D).
         posterior: Probabilities of the known classes, (M, K).
         evidence: Evidence that an image is new, (M,), in nats.
+        certain: Rows of the certain images of each class.
     """
-    known = posterior / (1 + np.exp(evidence))[:, None]
-    return normalised((known**2).T @ target)  # squared, so that certain images count most
+    trust = np.full(len(target), _UNCERTAIN)
+    trust[np.concatenate(certain)] = 1
+    known = posterior * expit(-evidence)[:, None]
+    return normalised(np.asarray((known**2 * trust[:, None]).T @ target, np.float32))

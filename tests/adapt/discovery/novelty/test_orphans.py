@@ -187,11 +187,19 @@ def test_the_place_of_a_class_that_looks_different_in_the_source_counts_less() -
     np.testing.assert_allclose(found, [-1] * 8 + [1] * 4, atol=1e-3)
 
 
-def test_places_are_the_centres_of_images_that_are_known() -> None:
-    target = normalised(np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32))
-    posterior = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], np.float32)
-    found = class_places(target, posterior, np.array([-4, -4, -4, 4], np.float32))
+def test_places_are_the_centres_of_certain_images_that_are_known() -> None:
+    target = normalised(np.array([[1, 0], [1, 0], [1, 1], [0, 1], [0, 1]], np.float32))
+    posterior = np.array([[1, 0], [1, 0], [1, 0], [0, 1], [1, 0]], np.float32)
+    evidence = np.array([-4, -4, -4, -4, 4], np.float32)
+    certain = [np.array([0, 1]), np.array([3, 4])]
+    found = class_places(target, posterior, evidence, certain)
     np.testing.assert_allclose(found, np.eye(2), atol=1e-3)
+
+
+def test_a_class_without_certain_images_has_a_place_too() -> None:
+    target = np.eye(2, dtype=np.float32)
+    found = class_places(target, target, np.zeros(2, np.float32), [np.array([0])])
+    np.testing.assert_allclose(found, np.eye(2), atol=1e-6)
 
 
 def logits_of(labels: list[int], outputs: int) -> Points:
