@@ -25,7 +25,7 @@ from scda.adapt.discovery.novelty.walk import walk
 from scda.models.index import Ids
 
 # Chosen on the development suite; docs/method.md says how well they hold.
-LEAST_EVIDENCE = 2.5  # nats times the images of a usual known class; less in all is nothing
+LEAST_EVIDENCE = 2.8  # nats times the images of a usual known class; less in all is nothing
 _LEAST_IMAGES = 3  # that form a class
 _FLOOR = 0.03  # of a landing, where an image of the class has about 1
 _MOST = 4.0  # nats of evidence that one image gives
