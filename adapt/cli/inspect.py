@@ -34,6 +34,7 @@ def inspect(
             typer.echo(manifest.trust.sentence)
         for info in manifest.classes:
             nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
+            nearest += f" ({info.trust.similarity:.2f})" if info.trust else ""
             typer.echo(f"{info.class_id}  {info.size:6} images  {info.label}{nearest}")
             if info.trust:
                 typer.echo(f"    {_measured(info.trust)}")

@@ -69,6 +69,7 @@ class Review:
             "size": info.size,
             "confidence": info.mean_confidence,
             "nearest_known": info.nearest_known,
+            "similarity": trust.similarity if trust else None,
             "measures": trust.measures if trust else "",
             "doubt": trust.reason if trust else "",
             "pictures": len(info.exemplars),

@@ -94,7 +94,8 @@ function place(card, info) {
 function facts(info) {
   const near = state.classes.find((other) => other.class_id === info.nearest_known);
   const parts = [info.class_id, `${info.size} images`, `mean confidence ${info.confidence.toFixed(2)}`];
-  if (near) parts.push(`nearest known class: ${near.label}`);
+  const similarity = info.similarity === null ? "" : ` (${info.similarity.toFixed(2)})`;
+  if (near) parts.push(`nearest known class: ${near.label}${similarity}`);
   if (info.measures && !info.doubt) parts.push(info.measures);
   return parts.join(" · ");
 }

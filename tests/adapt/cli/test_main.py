@@ -381,6 +381,7 @@ def test_inspect_and_names_say_what_is_doubtful(scda: Scda, tmp_path: Path) -> N
     judged = {"discovered-000": trust, "discovered-001": replace(trust, doubts=())}
     bundle = make_bundle(tmp_path / "bundle", class_trust=judged)
     shown = scda("inspect", bundle).stdout
+    assert "near known-002 (0.60)\n" in shown
     assert f"    doubtful: {trust.reason}\n" in shown
     assert f"    {trust.measures}\n" in shown
     assert "(doubtful: leaks)" in scda("names", bundle).stdout

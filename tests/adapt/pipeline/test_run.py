@@ -40,6 +40,9 @@ def test_a_run_leaves_everything_the_contract_names(tiny_run: Path) -> None:
     sizes = [info.size for info in manifest.classes if info.kind == "discovered"]
     assert sizes == sorted(sizes, reverse=True)
     assert sum(info.size for info in manifest.classes) == 100
+    assert [info.trust is None for info in manifest.classes] == [
+        info.kind == "known" for info in manifest.classes
+    ]
     config = json.loads((tiny_run / "config.json").read_text())
     assert config["config"]["seed"] == 0
     rounds = [json.loads(line) for line in (tiny_run / "metrics.jsonl").read_text().splitlines()]

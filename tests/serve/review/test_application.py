@@ -75,6 +75,7 @@ def test_the_state_has_all_that_the_page_shows(app: FastAPI) -> None:
         "size": 7,
         "confidence": 0.9,
         "nearest_known": RED,
+        "similarity": None,
         "measures": "",
         "doubt": "",
         "pictures": 1,

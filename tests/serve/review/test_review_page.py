@@ -349,6 +349,7 @@ def test_a_doubtful_class_is_marked_with_its_reason(tmp_path: Path, chromium: Br
     ):
         expect(page.locator(f"#{D0} .doubt")).to_have_text(f"Doubtful: {trust.reason}.")
         expect(page.locator(f"#{D1} .doubt")).to_be_hidden()
+        expect(page.locator(f"#{D0} .facts")).to_contain_text("nearest known class: red (0.60)")
         cards = page.locator("#discovered .card")
         assert cards.evaluate_all("all => all.map((card) => card.id)") == [D1, D0]
         assert not too_wide(page)
