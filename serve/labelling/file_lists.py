@@ -112,12 +112,11 @@ def open_file_list(
     with ExitStack() as stack:
         try:
             file = sys.stdin.buffer if source == STDIN else stack.enter_context(open(source, "rb"))
-        except OSError as error:
+            # The list is read twice: to count, then to label.
+            if source == STDIN or not file.seekable():
+                copy = stack.enter_context(tempfile.TemporaryFile())
+                shutil.copyfileobj(file, copy)
+                file = copy
+        except OSError as error:  # also where standard input is a folder
             raise UsageError(f"{source}: cannot read the list: {error.strerror}") from None
-        if (
-            source == STDIN or not file.seekable()
-        ):  # the list is read twice: to count, then to label
-            copy = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(file, copy)
-            file = copy
         yield ListedFiles(file, places, selection)

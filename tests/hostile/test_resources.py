@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from scda.serve.http.settings import Settings
 from scda.serve.labelling import label as label_module
 from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.pipeline import running_batches
+from scda.serve.labelling.ray.cluster import threads_of_worker
 from tests.bundles import picture
 from tests.hostile.conftest import Scda
 
@@ -83,6 +85,20 @@ def test_a_server_has_no_more_processes_than_the_machine_can_use(
 ) -> None:
     with pytest.raises(UsageError, match=r"workers: expected at most \d+ on this machine"):
         serve_command(hostile_bundle, workers=workers, port=1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "cpus", "expected"),
+    [(0, [4], 1), (3, [4], 3), (100_000, [4, 16, 2], 16), (HUGE, [0.5], 1), (HUGE, [], 1)],
+)
+def test_a_worker_of_a_cluster_fits_on_a_machine(
+    asked: int, cpus: list[float], expected: int
+) -> None:
+    nodes = [{"Alive": True, "Resources": {"CPU": count}} for count in cpus]
+    nodes += [{"Alive": False, "Resources": {"CPU": 64.0}}, {"Alive": True, "Resources": {}}]
+    ray = ModuleType("ray")
+    ray.nodes = lambda: nodes  # type: ignore[attr-defined] # of the fake alone
+    assert threads_of_worker(ray, asked) == expected
 
 
 @pytest.mark.parametrize("digits", [30, 5000])

@@ -1,11 +1,14 @@
 """Standard streams that are closed, full, unread or of another encoding; no home folder."""
 
+import errno
+import io
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -171,3 +174,26 @@ def test_a_relative_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platformdirs.user_cache_path", lambda *names, **options: Path("cache"))
     with pytest.raises(UsageError, match=r"no home folder for the cache; pass --cache DIR, or set"):
         user_cache()
+
+
+class Broken(io.RawIOBase):
+    """Standard input from a disk that fails."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize("name", ["folder", "gone", "file/below", "-"])
+def test_a_list_that_cannot_be_read_is_named(
+    scda: Scda, hostile_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=Broken()))
+    done = scda("label", hostile_bundle, "--out", "x.csv", "--files-from", name)
+    assert done.returncode == 2
+    assert f"{name}: cannot read the list: " in done.stderr

@@ -76,6 +76,16 @@ def cpus_per_gpu(ray: ModuleType) -> int:
     return max(1, int(min(shares, default=1)))
 
 
+def threads_of_worker(ray: ModuleType, asked: int) -> int:
+    """Return the threads of a worker: those asked for, at most the CPUs of the largest machine.
+
+    A worker that needs more CPUs than any machine has would never start.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    most = max((int(node.get("CPU", 0)) for node in nodes), default=1)
+    return max(1, min(asked, most))
+
+
 def driver_node(ray: ModuleType) -> dict[str, str]:
     """Return the selector of tasks that run on the machine of the driver."""
     return {"ray.io/node-id": ray.get_runtime_context().get_node_id()}

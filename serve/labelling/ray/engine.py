@@ -14,7 +14,13 @@ from scda.serve.labelling.journal import Job
 from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
 from scda.serve.labelling.object_stores import is_uri
 from scda.serve.labelling.outputs import DEFAULTS, Options
-from scda.serve.labelling.ray.cluster import cpus_per_gpu, driver_node, ray_cluster, use_gpus
+from scda.serve.labelling.ray.cluster import (
+    cpus_per_gpu,
+    driver_node,
+    ray_cluster,
+    threads_of_worker,
+    use_gpus,
+)
 from scda.serve.labelling.ray.counting import counted
 from scda.serve.labelling.ray.listing import Source, files_have_changed, list_parts
 from scda.serve.labelling.ray.parts import COUNTED, PartsFolder
@@ -51,7 +57,8 @@ def label_on_ray(
         files_from: List of files or URIs, or folder of lists, instead of inputs.
         batch_size: Number of files per call of the model; None suits the provider.
         provider: As in `use_gpus`.
-        threads: Number of threads of the model and CPUs per worker without a GPU; 0 is 1.
+        threads: Number of threads of the model and CPUs per worker without a GPU; 0 is 1, and at
+            most the CPUs of one machine count.
         resume: Whether to continue a stopped labelling with the same output.
         max_errors: Largest number of failed files.
         on_progress: Called after each part with the numbers of files done, in total (0 while they
@@ -74,7 +81,7 @@ def label_on_ray(
     labels = {one.class_id: one.label for one in predictor.active_classes}
     started, tally, resumed = time.monotonic(), Tally(), 0
     with ray_cluster() as ray:
-        plan = _plan(ray, predictor, folder, options, batch_size, provider, threads or 1)
+        plan = _plan(ray, predictor, folder, options, batch_size, provider, threads)
         job = _job(predictor, inputs, files_from, selection, plan)
         with folder.writing(job) as before, counted(sources) as total:
             seen = set()
@@ -121,7 +128,7 @@ def _plan(
         options=options,
         batch_size=batch_size or BATCH_SIZE[actual],
         provider=actual,
-        threads=threads,
+        threads=threads_of_worker(ray, threads),
         decoders=cpus_per_gpu(ray) if gpus else 1,
     )
 
