@@ -5,7 +5,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from enum import IntEnum
 from typing import Any, NoReturn
 
@@ -56,9 +56,13 @@ def run(app: typer.Typer) -> NoReturn:
 def _flushed(app: typer.Typer) -> int:
     """Run a command; its output is written, or its failure to be written is an error."""
     try:
-        return app(standalone_mode=False) or ExitCode.SUCCESS
-    finally:
-        flush_output()
+        code: int = app(standalone_mode=False) or ExitCode.SUCCESS
+    except BaseException:
+        with suppress(OutputClosed, OSError):  # the first error counts
+            flush_output()
+        raise
+    flush_output()
+    return code
 
 
 def _exit_code(command: Callable[[], int]) -> int:
