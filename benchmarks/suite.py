@@ -79,7 +79,7 @@ def _measure(options: argparse.Namespace) -> None:
     print(tables(records))
     if options.leave_one_family_out is not None:
         ours = [record for record in records if record["method"] == OWN]
-        print(f"\n{trust.report(ours, options.leave_one_family_out or trust.USED)}")
+        print(f"\n{trust.report(ours, options.leave_one_family_out)}")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Diagnostics of a run: what its user should know before relying on the result."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from scda.models.trust import Trust
 
 # Chosen on Office-31, protocol P1 and its treated images; docs/results.md shows where they hold.
 _MAX_NEW_SHARE = 0.9  # share of the target; above it, the known classes are not recognised
-_K_RATIO = 2  # ratio of the two estimates of k* from which they disagree
+_K_RATIO = 2  # ratio of two estimates of k* from which they disagree
 _K_STEP = 1.5  # ratio of k* between two rounds above which k* has not settled
 _MIN_SHARE, _MAX_SHARE = 0.01, 0.99  # predicted as new; outside, one player has won the game
 _SHOWN_ROUNDS = 5
@@ -59,20 +60,29 @@ def one_sided_game(before: float, after: float, discovery: Discovery) -> list[Fi
     return []
 
 
-def empty_classes(predicted: Ids, names: Sequence[str]) -> list[Finding]:
-    """Return a finding that names the classes without a target image, if there are any.
+def empty_classes(predicted: Ids, names: Sequence[str], absent: Ids) -> list[Finding]:
+    """Return findings that name the classes which the target seems to lack, if there are any.
 
     Args:
         predicted: Output index of every target image, (N,).
         names: Names of the outputs.
+        absent: Outputs whose images do not resemble the class.
     """
-    sizes = np.bincount(predicted, minlength=len(names))
-    empty = [name for name, size in zip(names, sizes, strict=True) if not size]
-    if not empty:
-        return []
-    more = f" and {len(empty) - _SHOWN_NAMES} more" if len(empty) > _SHOWN_NAMES else ""
-    found = f"no target image is predicted as {', '.join(empty[:_SHOWN_NAMES])}{more}"
-    return [Finding(Status.EMPTY_CLASS, found, "check whether the target holds such images")]
+    sizes, findings = np.bincount(predicted, minlength=len(names)), []
+    if empty := [name for name, size in zip(names, sizes, strict=True) if not size]:
+        found = f"no target image is predicted as {_listed(empty)}"
+        advice = "check whether the target holds such images"
+        findings.append(Finding(Status.EMPTY_CLASS, found, advice))
+    if unlike := [names[label] for label in absent]:
+        found = f"the images predicted as {_listed(unlike)} hardly resemble those of the source"
+        advice = "check in the report whether the target holds such images"
+        findings.append(Finding(Status.EMPTY_CLASS, found, advice))
+    return findings
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+    return f"{', '.join(names[:_SHOWN_NAMES])}{more}"
 
 
 def _collapse(predicted: Ids, num_known: int) -> list[Finding]:
@@ -91,7 +101,7 @@ def _collapse(predicted: Ids, num_known: int) -> list[Finding]:
 def _doubts_about_k(discovery: Discovery) -> list[Finding]:
     doubts, path = [], discovery.k_path
     votes = discovery.votes
-    if votes and max(votes.values()) >= _K_RATIO * min(votes.values()):
+    if votes and not _any_two_agree(sorted(votes.values())):
         counts = " and ".join(f"{k} by {name}" for name, k in votes.items())
         found = f"the estimates of k* differ: {counts}"
         advice = "inspect the discovered classes, then set --k"
@@ -100,3 +110,8 @@ def _doubts_about_k(discovery: Discovery) -> list[Finding]:
         found = f"k* was {', '.join(map(str, path[-_SHOWN_ROUNDS:]))} in the last rounds"
         doubts.append(Finding(Status.K_UNSTABLE, found, "use more --rounds, or set --k"))
     return doubts
+
+
+def _any_two_agree(counts: Sequence[int]) -> bool:
+    """Return whether two neighbours among rising counts differ by less than a factor of two."""
+    return any(more < _K_RATIO * less for less, more in pairwise(counts))

@@ -72,7 +72,7 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         np.clip(1 - rows @ centroid, 0, 2)
         for rows, centroid in zip(directions, centroids, strict=True)
     ]
-    found = trust_classes(predicted, adapted.near, centroids, num_known)
+    found = trust_classes(predicted, adapted.outcome.near, centroids, num_known)
     return FinalModel(
         networks,
         class_names,

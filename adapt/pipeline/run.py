@@ -14,6 +14,7 @@ from scda.adapt.data.features import check_cache
 from scda.adapt.data.scan import SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
+from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.export.bundle_writer import make_bundle
 from scda.adapt.export.final_model import FinalModel, final_model
 from scda.adapt.pipeline.environment import environment
@@ -173,7 +174,8 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     final = final_model(adapted, data.class_names)
     write_discovery(folder.discovery, final, data.target_images)
     _write_map(run, final)
-    findings = (*adapted.findings, *empty_classes(final.predicted, final.labels))
+    absent = absent_classes(adapted.outcome)
+    findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))
     run.reporter.say("exporting the model, and comparing the export with it")
     manifest = make_bundle(
         folder.bundle,

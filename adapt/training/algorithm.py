@@ -14,6 +14,7 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.trust.outcome import Outcome
 from scda.adapt.runtime import rng
 from scda.adapt.runtime.device import select_device
 from scda.adapt.training.assessment import outcome_of, run_findings, run_trust
@@ -24,7 +25,6 @@ from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
 from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
-from scda.models.index import Ids
 from scda.models.networks.network import FeatureHead
 from scda.models.trust import Trust
 
@@ -37,7 +37,7 @@ class Adapted:
     discovery: Discovery | None  # of the last round; None without a round
     source: Labelled  # features of the final backbone
     target: Tensor  # (M, D_backbone), the same
-    near: Ids  # rows of the nearest target images of every one, whitened, (M, n)
+    outcome: Outcome  # what trust is measured on
     trust: Trust  # how accurate it is expected to be
     findings: list[Finding]  # what the user should know
     failure: str = ""  # why training ended before the last round
@@ -106,7 +106,7 @@ def adapt(
         findings.insert(0, _divergence(state, config))
     target = domains.backbone_target
     return Adapted(
-        networks, state.discovery, source, target, outcome.near, trust, findings, runner.failure
+        networks, state.discovery, source, target, outcome, trust, findings, runner.failure
     )
 
 

@@ -95,7 +95,7 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
     return Trained(
         probabilities,
         features.numpy(),
-        adapted.near,
+        adapted.outcome.near,
         rounds,
         k_rounds,
         adapted.findings,

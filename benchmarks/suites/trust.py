@@ -13,10 +13,9 @@ from benchmarks.open_set.aggregate import grouped, markdown
 from benchmarks.open_set.results import Record
 from benchmarks.suites.summary import BAD, GOOD, figure, group_of, warns
 from scda.adapt.discovery.findings import Status
-from scda.adapt.discovery.trust.calibration import KNOWN_ERROR, WEAK, Line, sign
+from scda.adapt.discovery.trust.calibration import ERROR, KNOWN_ERROR, WEAK, Line, sign
 from scda.models.errors import UsageError
 
-USED = tuple(KNOWN_ERROR.weights)
 _COVERED = 0.9  # share of the runs that lie within the interval
 _WARNED = 0.1  # share of the good runs that may carry a warning
 _OWN = {Status.DOUBTFUL.value, Status.WEAK_TRANSFER.value}  # statuses that trust gives
@@ -60,15 +59,21 @@ class Judged:
         return self.error >= doubtful or self.known_error >= WEAK or warns(others)
 
 
-def fit(records: Sequence[Record], names: Sequence[str] = USED) -> Constants:
+def fit(records: Sequence[Record], names: Sequence[str] = ()) -> Constants:
     """Return the constants that fit records best; every group counts as much.
 
     Args:
         records: Records of a suite, with measures and truth.
-        names: Measures to use.
+        names: Measures of both lines; empty takes those in use.
     """
-    known = fit_line(records, names, [1 - record["known_accuracy"] / 100 for record in records])
-    error = fit_line(records, names, [1 - figure(record) / 100 for record in records])
+    known = fit_line(
+        records,
+        names or [*KNOWN_ERROR.weights],
+        [1 - record["known_accuracy"] / 100 for record in records],
+    )
+    error = fit_line(
+        records, names or [*ERROR.weights], [1 - figure(record) / 100 for record in records]
+    )
     expected = np.array([known.error(record["measures"]) for record in records])
     missed = np.abs(1 - expected - [record["known_accuracy"] / 100 for record in records])
     width = float(np.quantile(missed / np.sqrt(np.maximum(expected, 1e-6)), _COVERED))
@@ -87,7 +92,7 @@ def fit_line(records: Sequence[Record], names: Sequence[str], errors: Sequence[f
     return Line(float(weights[-1]), dict(zip(names, map(float, weights), strict=False)))
 
 
-def judge(records: Sequence[Record], names: Sequence[str] = USED) -> list[Judged]:
+def judge(records: Sequence[Record], names: Sequence[str] = ()) -> list[Judged]:
     """Return every record with what the constants fitted on all other families say.
 
     Raises:
@@ -109,7 +114,7 @@ def judge(records: Sequence[Record], names: Sequence[str] = USED) -> list[Judged
     return judged
 
 
-def report(records: Sequence[Record], names: Sequence[str] = USED) -> str:
+def report(records: Sequence[Record], names: Sequence[str] = ()) -> str:
     """Return tables by family left out and by threshold, and the constants of all records."""
     judged = judge(records, names)
     families = {

@@ -8,7 +8,10 @@ from scda.adapt.discovery.trust.calibration import DOUBTFUL, ERROR, KNOWN_ERROR,
 from scda.models.trust import Trust
 
 _DIGITS = 4  # number of decimals
-_WHAT_HELPS = "use --finetune last or another backbone, or label about twenty target images"
+_WHAT_HELPS = (
+    "label about twenty target images that differ from each other, add those of known classes to "
+    "the source, and train again"
+)
 
 
 def estimate(measures: Mapping[str, float]) -> Trust:
@@ -41,5 +44,5 @@ def doubts(trust: Trust) -> list[Finding]:
             f"about {100 * error:.0f} of 100 images are expected to be wrong, new ones included "
             f"(expected fewer than {100 * DOUBTFUL:.0f})"
         )
-        return [Finding(Status.DOUBTFUL, found, f"check the report; {_WHAT_HELPS}")]
+        return [Finding(Status.DOUBTFUL, found, f"check the report, or {_WHAT_HELPS}")]
     return []

@@ -86,6 +86,15 @@ def test_k_is_sure_where_estimates_are_closer(k_scda: int, k_graph: int) -> None
     assert found(discovery=discovery(votes={"scda": k_scda, "graph": k_graph})) == []
 
 
+@pytest.mark.parametrize(
+    ("votes", "sure"),
+    [((4, 5, 1), True), ((2, 1, 2), True), ((1, 6, 3), False), ((1, 2, 4), False)],
+)
+def test_of_three_estimates_two_have_to_agree(votes: tuple[int, ...], sure: bool) -> None:
+    named = dict(zip(("accuracy", "size", "surroundings"), votes, strict=True))
+    assert (found(discovery=discovery(votes=named)) == []) == sure
+
+
 def test_a_given_k_is_not_doubted() -> None:
     assert found(discovery=discovery(k_star=9, curve=None, votes={}, k_path=(9, 9))) == []
 
@@ -145,12 +154,20 @@ def test_no_image_predicted_as_new_is_no_fault_where_nothing_is_new() -> None:
 
 def test_classes_without_an_image_are_named() -> None:
     names = ["cat", "dog", "discovered-000"]
-    assert empty_classes(np.array([0, 1, 2, 1]), names) == []
-    (finding,) = empty_classes(np.array([1, 1]), names)
+    assert empty_classes(np.array([0, 1, 2, 1]), names, empty_ids()) == []
+    (finding,) = empty_classes(np.array([1, 1]), names, empty_ids())
     assert finding.status is Status.EMPTY_CLASS
     assert finding.found == "no target image is predicted as cat, discovered-000"
 
 
+def test_classes_whose_images_do_not_resemble_them_are_named() -> None:
+    names = ["cat", "dog", "discovered-000"]
+    (finding,) = empty_classes(np.array([0, 1, 2]), names, np.array([1]))
+    assert finding.status is Status.EMPTY_CLASS
+    assert finding.found.startswith("the images predicted as dog hardly resemble")
+    assert len(empty_classes(np.array([1, 1]), names, np.array([1]))) == 2
+
+
 def test_many_empty_classes_are_counted() -> None:
-    (finding,) = empty_classes(np.array([0]), [f"c{number}" for number in range(9)])
+    (finding,) = empty_classes(np.array([0]), [f"c{number}" for number in range(9)], empty_ids())
     assert finding.found.endswith(" as c1, c2, c3, c4, c5 and 3 more")

@@ -5,6 +5,7 @@ import pytest
 
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.trust import measures
+from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.discovery.trust.calibration import ERROR, KNOWN_ERROR, RISING
 from scda.adapt.discovery.trust.measures import MEASURES, measure
 from scda.adapt.discovery.trust.outcome import Outcome
@@ -82,3 +83,11 @@ def test_no_image_called_known() -> None:
 def test_two_target_images_are_enough() -> None:
     few = outcome(TRUTH[[0, 20]], target=points(TRUTH[[0, 20]], 3))
     assert all(np.isfinite(value) for value in measure(few).values())
+
+
+def test_classes_whose_images_do_not_resemble_them_are_absent() -> None:
+    assert absent_classes(outcome()).tolist() == []
+    # Images of a new class are called the last known one, whose own images are missing.
+    mistaken = outcome(np.where(TRUTH == KNOWN - 1, KNOWN, np.where(TRUTH == KNOWN, 2, TRUTH)))
+    assert absent_classes(mistaken).tolist() == [2]
+    assert absent_classes(outcome(np.full(len(TRUTH), KNOWN))).tolist() == []
