@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Job
+from scda.adapt.data.job import Job
 from scda.adapt.evaluation.evaluate import Scored, evaluate, score
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter

@@ -74,7 +74,7 @@ def random_weights(path: Path) -> None:
 
 def made_features(root: Path, backbone: str, weights: Path | None, computed: int) -> None:
     """Store features around one centre per class in the cache, for all but `computed` images."""
-    from scda.adapt.data.features import FeatureCache
+    from scda.adapt.data.feature_cache import FeatureCache
     from scda.models.networks.backbones import load_backbone
 
     loaded = load_backbone(backbone, weights=weights, image_size=0)

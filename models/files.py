@@ -4,9 +4,8 @@ import glob
 import os
 import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -16,6 +15,8 @@ from scda.models.errors import UsageError
 
 TEMPORARY = ".scda-"  # begins the name of an output that is not finished
 _RANDOM_CHARACTERS = 8  # end the name of an unfinished file
+_MOVED_ASIDE = ".old"  # ends the name of a folder that is being replaced
+_ENDINGS = ("", ".lock", _MOVED_ASIDE)  # of what a killed process leaves
 
 
 def write_atomically(path: Path, data: bytes | str) -> None:
@@ -24,8 +25,22 @@ def write_atomically(path: Path, data: bytes | str) -> None:
     Raises:
         OSError: If it cannot be written; a file that was there before stays as it was.
     """
-    with atomic_file(path, errors=lambda path: nullcontext()) as file:
+    with atomic_file(path, errors=name_errors) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def name_errors(path: Path) -> Iterator[None]:
+    """Let an OSError name this file: one of a full disk names none, others name a draft.
+
+    Raises:
+        OSError: With the name.
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = os.fspath(path), None
+        raise
 
 
 @contextmanager
@@ -57,8 +72,7 @@ def atomic_file(
     Raises:
         UsageError: If it cannot be written.
     """
-    end = secrets.token_hex(_RANDOM_CHARACTERS // 2)
-    draft = path.with_name(f"{TEMPORARY}{path.name}.{end}")
+    draft = _draft_path(path)
     with errors(path):
         file = draft.open("xb")  # before the lock, which would create a missing folder
     try:
@@ -84,40 +98,77 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     """Give an empty folder to fill that appears at `folder` when the block ends, or not at all.
 
     A folder that was there before is moved aside. It is put back if the new one cannot take its
-    place, and removed otherwise.
+    place, and removed otherwise. One process at a time writes a folder; it removes the drafts that
+    killed ones left.
+
+    Raises:
+        UsageError: If another process is writing the folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    old = draft.with_name(draft.name + ".old")
-    try:
-        yield draft
-        for path in draft.rglob("*"):
-            if path.is_file():
-                _sync(path)
-        draft.chmod(0o755)
-        if folder.exists():
-            folder.rename(old)
+    with only_writer(folder):
+        remove_left_behind(folder)
+        draft = _draft_path(folder)
+        old = draft.with_name(draft.name + _MOVED_ASIDE)
         try:
-            draft.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
-        _sync(folder.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir()
+            yield draft
+            for path in draft.rglob("*"):
+                if path.is_file():
+                    _sync(path)
+            draft.chmod(0o755)
+            if folder.exists():
+                folder.rename(old)
+            try:
+                draft.rename(folder)
+            except BaseException:
+                if old.exists():
+                    old.rename(folder)
+                raise
+            _sync(folder.parent)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def remove_left_behind(path: Path) -> None:
-    """Remove the drafts of a file that killed processes left; those of running ones stay."""
+    """Remove the drafts of a file that killed processes left; those of running ones stay.
+
+    The drafts of a folder are removed as well; call it for a folder as its `only_writer` alone.
+    """
     random = "?" * _RANDOM_CHARACTERS  # more would belong to a file with a longer name
     name = f"{TEMPORARY}{glob.escape(path.name)}.{random}"
-    for left in (*path.parent.glob(name), *path.parent.glob(f"{name}.lock")):
+    for left in (left for end in _ENDINGS for left in path.parent.glob(name + end)):
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+            continue
         draft = left.with_name(left.name.removesuffix(".lock"))
         with suppress(OSError), lock(draft) as is_ours:
             if is_ours:
                 draft.unlink(missing_ok=True)
+
+
+def _draft_path(path: Path) -> Path:
+    end = secrets.token_hex(_RANDOM_CHARACTERS // 2)
+    return path.with_name(f"{TEMPORARY}{path.name}.{end}")
+
+
+@contextmanager
+def only_writer(path: Path, *, lock_file: Path | None = None) -> Iterator[None]:
+    """Hold the lock of an output for the block; that of a killed process is taken over.
+
+    Args:
+        path: File or folder that is written.
+        lock_file: File that holds the lock; None is `lock_path(path)`.
+
+    Raises:
+        UsageError: If another process holds it.
+    """
+    with lock(path, file=lock_file) as is_ours:
+        if not is_ours:
+            raise UsageError(
+                f"{path}: another process is writing it; wait for it, or pass another --out"
+            )
+        yield
 
 
 def lock_path(path: Path) -> Path:
@@ -126,7 +177,7 @@ def lock_path(path: Path) -> Path:
 
 
 @contextmanager
-def lock(path: Path, *, seconds: float = 0) -> Iterator[bool]:
+def lock(path: Path, *, seconds: float = 0, file: Path | None = None) -> Iterator[bool]:
     """Hold the lock of a path for the block; give False if another process holds it.
 
     On a file system without locks the block runs unlocked.
@@ -134,8 +185,10 @@ def lock(path: Path, *, seconds: float = 0) -> Iterator[bool]:
     Args:
         path: File to lock; it need not exist.
         seconds: Longest time to wait for the other process.
+        file: File that holds the lock; None is `lock_path(path)`.
     """
-    guard = FileLock(lock_path(path), timeout=seconds)
+    file = file or lock_path(path)
+    guard = FileLock(file, timeout=seconds)
     try:
         guard.acquire()
     except Timeout:
@@ -148,7 +201,7 @@ def lock(path: Path, *, seconds: float = 0) -> Iterator[bool]:
         yield True
     finally:
         with suppress(OSError):  # Windows removes it on release
-            lock_path(path).unlink()
+            file.unlink()
         guard.release()
 
 

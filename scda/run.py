@@ -104,7 +104,7 @@ def train(
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise UsageError("scda.train in several processes; expected `torchrun -m scda.adapt train`")
     with needs_extra("train"):
-        from scda.adapt.data.dataset import Job
+        from scda.adapt.data.job import Job
         from scda.adapt.pipeline.run import train as run_job
         from scda.adapt.runtime import rng
         from scda.adapt.runtime.progress import Reporter

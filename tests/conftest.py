@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from safetensors.torch import save_file
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Job
+from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
 from scda.models.networks.conv4 import Conv4

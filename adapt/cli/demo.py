@@ -8,6 +8,7 @@ import typer
 from scda.adapt.cli.options import Quiet, Verbose
 from scda.adapt.cli.output import print_table
 from scda.adapt.cli.predictor import load
+from scda.adapt.config import OPTIONS
 from scda.models.extras import needs_extra
 
 
@@ -23,6 +24,10 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Train on printed digits 0-5, adapt to handwritten 0-9 and find the four new digits."""
+    from scda.adapt.demo.room import check_room
+
+    OPTIONS["seed"].check(seed)
+    check_room(out, overwrite=overwrite)  # before the imports below, which take seconds
     with needs_extra("train"):
         from scda.adapt.demo.demo import run_demo
     from scda.adapt.runtime.progress import Reporter

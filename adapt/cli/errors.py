@@ -80,7 +80,7 @@ def _exit_code(command: Callable[[], int]) -> int:
     except OutputClosed:
         return ExitCode.OUTPUT_CLOSED
     except OSError as error:  # a full disk, a read-only folder
-        return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror}")
+        return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror or error}")
     except Exception as error:  # only an internal error gets this far
         return _crash(error)
     # Typer, too, answers Ctrl-C with this code.

@@ -22,12 +22,18 @@ def evaluate(
     verbose: Verbose = False,
 ) -> None:
     """Measure a bundle on labelled target images; shares are in percent."""
+    from scda.adapt.data.scan import require_folder
+    from scda.models.bundle import bundle_folder
+
+    # Before the imports below, which take seconds.
+    folder = bundle_folder(bundle)
+    require_folder(labelled, "labelled")
     with needs_extra("train"):
         from scda.adapt.evaluation.evaluate import evaluate as measure
         from scda.adapt.evaluation.evaluate import score
     from scda.adapt.runtime.progress import Reporter
 
-    predictor = load(bundle, provider=provider, threads=threads)
+    predictor = load(folder, provider=provider, threads=threads)
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         reporter.begin("evaluating", 0)
         scored = score(predictor, labelled, on_progress=reporter.done)

@@ -196,14 +196,17 @@ class _Job:
 
 
 def _label_locally(job: _Job, reporter: "Reporter", workers: int | None) -> "Summary":
+    from scda.serve.labelling.label import check_places
     from scda.serve.labelling.label import label as label_images
     from scda.serve.labelling.throughput import Throughput
 
+    images = list(map(Path, job.images))
+    check_places(images, job.outs, job.options, job.selection, job.files_from, resume=job.resume)
     predictor = load(job.bundle, provider=job.provider, threads=job.threads)
     with reporter:
         return label_images(
             predictor,
-            list(map(Path, job.images)),
+            images,
             job.outs,
             workers=workers,
             on_progress=_progress(reporter, Throughput()),

@@ -16,11 +16,11 @@ def print_json(fields: Mapping[str, Any]) -> None:
 
 
 def print_table(fields: Mapping[str, Any]) -> None:
-    """Print one line per name and value; a list takes one line as well."""
+    """Print one line per name and value; a list takes one line as well, None is `-`."""
     width = max(map(len, fields))
     for name, value in fields.items():
         text = (", ".join(value) or "none") if isinstance(value, list) else value
-        typer.echo(f"{name:{width}}  {text}")
+        typer.echo(f"{name:{width}}  {'-' if text is None else text}")
 
 
 def print_report_hint(bundle: Path) -> None:

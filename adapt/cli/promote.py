@@ -46,5 +46,5 @@ def promote(
         )
         for line in promotion.lines():
             reporter.say(line)
-    if promotion.missing:
+    if promotion.missing or promotion.changed:
         raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)

@@ -21,6 +21,13 @@ def report(
     verbose: Verbose = False,
 ) -> None:
     """Rewrite the report of a run with the current names."""
+    from scda.adapt.data.scan import require_folder
+    from scda.adapt.runs.folder import check_finished, only_run_writer
+
+    # Before the imports below, which take seconds.
+    check_finished(run)
+    if labelled:
+        require_folder(labelled, "labelled")
     with needs_extra("train"):
         from scda.adapt.evaluation.confusions import make_truth
         from scda.adapt.evaluation.evaluate import evaluate as measure
@@ -29,7 +36,7 @@ def report(
     from scda.adapt.runtime.progress import Reporter
 
     truth, rejected = None, 0
-    with Reporter(quiet=quiet, verbose=verbose) as reporter:
+    with only_run_writer(run), Reporter(quiet=quiet, verbose=verbose) as reporter:
         if labelled:
             predictor = load(run)
             reporter.begin("evaluating", 0)

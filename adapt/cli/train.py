@@ -71,10 +71,8 @@ def train(
     **options: Any,
 ) -> None:
     """Adapt a classifier to an unlabelled folder and discover the classes it lacks."""
-    with needs_extra("train"):
-        from scda.adapt.data.dataset import Job, plan
-        from scda.adapt.pipeline.run import train as run_job
-        from scda.adapt.runtime.progress import Reporter
+    from scda.adapt.data.job import Job, check_job
+    from scda.adapt.runs.folder import check_run
 
     job = Job(
         source=source,
@@ -88,14 +86,30 @@ def train(
         tensorboard=tensorboard,
         limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
     )
+    # Before the imports below, which take seconds.
+    check_job(job)
+    check_run(out, overwrite=overwrite, resume=resume)
+    with needs_extra("train"):
+        from scda.adapt.data.dataset import plan
+        from scda.adapt.pipeline.run import train as run_job
+        from scda.adapt.runtime.progress import Reporter
+
     if dry_run:
-        planned = plan(job)
-        print_json(planned) if as_json else print_table(planned)
+        _print_plan(plan(job), as_json=as_json)
         return
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         trained = run_job(job, reporter)
     if trained:  # the main process of a distributed run
         _print_result(trained, out, as_json=as_json)
+
+
+def _print_plan(planned: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(planned)
+        return
+    for warning in planned.pop("warnings"):
+        typer.echo(f"warning: {warning}", err=True)
+    print_table(planned)
 
 
 def _print_result(trained: "TrainResult", out: Path, *, as_json: bool) -> None:

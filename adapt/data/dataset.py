@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,26 +13,30 @@ import torch
 from torch import Tensor
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.data.copies import Hashed, copy_hints
+from scda.adapt.data.feature_cache import cached_features
 from scda.adapt.data.features import Extracted, extract
 from scda.adapt.data.image_files import Images
+from scda.adapt.data.job import Job, check_job
+from scda.adapt.data.recorded import Lookup, Recorded, restore_lost
 from scda.adapt.data.scan import (
     Rejected,
     SourceFiles,
     TargetFiles,
+    read_headers,
     scan_source,
     scan_target,
-    unreadable,
 )
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
 from scda.models.cpus import num_workers
-from scda.models.errors import DataError, UsageError
-from scda.models.files import real_path
-from scda.models.limits import LIMITS, ImageLimits
+from scda.models.errors import DataError
+from scda.models.files import printable
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.weights import Notify
 
+NOTHING = Recorded()
 # Folders that `label --sort-into` makes beside those of named classes.
 _OUR_NAMES = re.compile(r"unknown|review|(known|discovered)-\d{3,}")
 
@@ -42,22 +47,6 @@ class Labelled:
 
     features: Tensor  # (N, D_backbone)
     labels: Tensor  # (N,)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """The folders and the configuration of a run, and whether it resumes or replaces one."""
-
-    source: Path
-    target: Path
-    out: Path
-    cache: Path  # folder of the feature cache
-    config: TrainConfig
-    recursive: bool = True
-    overwrite: bool = False
-    resume: bool = False
-    tensorboard: bool = False
-    limits: ImageLimits = LIMITS  # the largest image that is read
 
 
 @dataclass(frozen=True)
@@ -74,40 +63,32 @@ class Data:
 
 
 def plan(job: Job) -> dict[str, Any]:
-    """Return the counts and configuration of a run, from the headers of the files alone.
+    """Return the counts, configuration and warnings of a run, without decoding any image.
 
     Raises:
         UsageError: If a path or an option is wrong.
         DataError: If the images cannot be used for this.
     """
-    check_apart(job)
+    check_job(job)
     source = scan_source(job.source, recursive=job.recursive)
     target = scan_target(job.target, recursive=job.recursive)
     job_backbone(job.config)
-    usable = {n: len(p) - len(unreadable(p, job.limits)) for n, p in source.classes.items()}
-    of_target = len(target.paths) - len(unreadable(target.paths, job.limits))
-    files = len(target.paths) + sum(map(len, source.classes.values()))
-    _check_counts(job, [name for name, count in usable.items() if count], of_target)
+    files = [path for paths in source.classes.values() for path in paths]
+    of_source, in_source = read_headers(files, job.limits)
+    of_target, in_target = read_headers(target.paths, job.limits)
+    rejected, labels = [*in_source, *in_target], _labels(source, list(of_source))
+    counts = Counter(labels)
+    _check_counts(job, sorted(counts), len(of_target), rejected)
     return {
-        **{f"source {name}": f"{count} images" for name, count in usable.items()},
-        "target": f"{of_target} images",
-        "rejected": f"{files - of_target - sum(usable.values())} files",
+        **{f"source {name}": f"{counts[name]} images" for name in source.classes},
+        "target": f"{len(of_target)} images",
+        "rejected": f"{len(rejected)} files",
         **dataclasses.asdict(job.config),
+        "warnings": copy_hints(
+            Hashed(list(of_source), list(of_source.values()), labels),
+            Hashed(list(of_target), list(of_target.values())),
+        ),
     }
-
-
-def check_apart(job: Job) -> None:
-    """Check that neither run nor cache is inside the images, where they would be trained on.
-
-    Raises:
-        UsageError: If one of them is.
-    """
-    for place in (job.out, job.cache):
-        for images in (job.source, job.target):
-            if real_path(place).is_relative_to(real_path(images)):
-                raise UsageError(
-                    f"{place}: lies inside {images}; expected a folder outside the images"
-                )
 
 
 def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbone:
@@ -126,32 +107,48 @@ def job_backbone(config: TrainConfig, say: Notify = lambda line: None) -> Backbo
 
 
 def read_data(
-    job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone, reporter: Reporter
+    job: Job,
+    source: SourceFiles,
+    target: TargetFiles,
+    backbone: Backbone,
+    reporter: Reporter,
+    recorded: Recorded = NOTHING,
 ) -> Data:
     """Return the features of both domains; a class without a usable image is left out.
+
+    Args:
+        job: Folders and configuration.
+        source: Files of the source.
+        target: Files of the target.
+        backbone: Frozen backbone.
+        reporter: Reporter of progress and warnings.
+        recorded: Images that a resumed run began with. Those that are lost meanwhile have their
+            features from the cache.
 
     Raises:
         DataError: If the remaining images cannot be trained on.
         UsageError: If the feature cache cannot be used.
     """
     _warn_of_names(source.classes, reporter)
-    files = [(name, path) for name, paths in source.classes.items() for path in paths]
-    of_source = _extract([path for _, path in files], backbone, job, reporter, "source images")
+    files = [path for paths in source.classes.values() for path in paths]
+    of_source = _extract(files, backbone, job, reporter, "source images")
     of_target = _extract(target.paths, backbone, job, reporter, "target images")
+    cached = _lookup(job, backbone)
+    of_source = restore_lost(of_source, source.root, recorded.source, cached)
+    of_target = restore_lost(of_target, target.root, recorded.target, cached)
     rejected = of_source.rejected + of_target.rejected
     for bad in rejected:
         reporter.detail(f"rejected {bad.path}: {bad.message}")
-    if rejected:
-        reporter.warn(
-            f"{len(rejected)} files are not usable images; rejected.csv in the run lists them"
-        )
-    class_of = {path: name for name, path in files}
-    labels = [class_of[path] for path in of_source.paths]
-    class_names = [name for name in source.classes if name in set(labels)]
+    labels = _labels(source, of_source.paths)
+    class_names = sorted(set(labels))
     for name in source.classes.keys() - set(class_names):
         reporter.warn(f"class folder {name} has no usable image and is left out")
-    why = f"; {of_target.rejected[0].message}" if of_target.rejected else ""
-    _check_counts(job, class_names, len(of_target.paths), why)
+    _check_counts(job, class_names, len(of_target.paths), rejected)
+    for hint in copy_hints(
+        Hashed(of_source.paths, of_source.digests, labels),
+        Hashed(of_target.paths, of_target.digests),
+    ):
+        reporter.warn(hint)
     numbers = torch.tensor([class_names.index(label) for label in labels])
     reporter.say(
         f"source: {len(labels)} images of {len(class_names)} classes; "
@@ -161,8 +158,8 @@ def read_data(
         Labelled(torch.from_numpy(of_source.features), numbers),
         torch.from_numpy(of_target.features),
         class_names,
-        Images(source.root, of_source.paths, limits=job.limits),
-        Images(target.root, of_target.paths, limits=job.limits),
+        _images(source.root, of_source, job),
+        _images(target.root, of_target, job),
         rejected,
         {
             "classes": class_names,
@@ -193,6 +190,27 @@ def _skipped(source: SourceFiles, target: TargetFiles) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing"
 
 
+def _images(root: Path, found: Extracted, job: Job) -> Images:
+    return Images(root, found.paths, found.digests, found.stamps, job.limits)
+
+
+def _labels(source: SourceFiles, paths: Sequence[Path]) -> list[str]:
+    """Return the class of each file; that of a lost file is the class of its folder."""
+
+    def folder(path: Path) -> str:
+        return path.relative_to(source.root).parts[0]
+
+    class_of = {folder(path): name for name, of in source.classes.items() for path in of}
+    return [class_of.get(folder(path), folder(path)) for path in paths]
+
+
+def _lookup(job: Job, backbone: Backbone) -> Lookup:
+    """Return the function that finds features in the cache of the main process."""
+    return lambda digests: distributed.broadcast_from_main(
+        lambda: cached_features(digests, backbone, job.cache)
+    )
+
+
 def _extract(
     paths: Sequence[Path], backbone: Backbone, job: Job, reporter: Reporter, what: str
 ) -> Extracted:
@@ -220,18 +238,29 @@ def _put_together(own: Extracted) -> Extracted:
         distributed.all_gather_rows(torch.from_numpy(own.features)).numpy(),
         [digest for found in others for digest in found.digests],
         [bad for found in others for bad in found.rejected],
+        [stamp for found in others for stamp in found.stamps],
     )
 
 
-def _check_counts(job: Job, class_names: list[str], num_target: int, why: str = "") -> None:
-    if not class_names:
-        raise DataError(f"{job.source}: no class folder holds a usable image")
-    if len(class_names) == 1:
-        raise DataError(f"{job.source}: found images of one class, {class_names[0]}; expected two")
-    if num_target < 2:
-        raise DataError(
-            f"{job.target}: {num_target} readable target images; expected at least 2{why}"
-        )
+def _check_counts(
+    job: Job, class_names: list[str], num_target: int, rejected: Sequence[Rejected]
+) -> None:
+    """Check that there is enough to train on.
+
+    Raises:
+        DataError: If there is not; it names the first unusable file, as no run will list them.
+    """
+    if len(class_names) < 2:
+        found = f"found images of one class, {class_names[0]}; expected two" if class_names else ""
+        message = f"{job.source}: {found or 'no class folder holds a usable image'}"
+    elif num_target < 2:
+        message = f"{job.target}: {num_target} readable target images; expected at least 2"
+    else:
+        return
+    if rejected:
+        name, reason = printable(str(rejected[0].path)), rejected[0].message
+        message += f"; {len(rejected)} files are not usable, the first of them {name}: {reason}"
+    raise DataError(message)
 
 
 def _digest(lines: Sequence[str]) -> str:

@@ -1,16 +1,11 @@
-"""Features of the frozen backbone: computed once with ONNX Runtime and cached by content.
-
-The cache is one SQLite file per backbone and preprocessing: two runs may write at the same time,
-and a killed run loses only its unfinished batches.
-"""
+"""Features of the frozen backbone: computed once with ONNX Runtime and cached by content."""
 
 import hashlib
-import sqlite3
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -18,9 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from scda.adapt.data.feature_cache import FeatureCache, use_cache
+from scda.adapt.data.image_files import Stamp, read_stamp
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
-from scda.models.errors import DataError, ImageError, UsageError
+from scda.models.errors import ImageError
+from scda.models.files import write_errors
 from scda.models.images import decode, open_image, read_bytes
 from scda.models.index import normalised
 from scda.models.limits import LIMITS, ImageLimits
@@ -31,7 +29,7 @@ from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
 BATCH = 32  # images; always full, so that features do not depend on the batch size
-_LOCK_TIMEOUT_SECONDS = 120
+CHANGED = "the file vanished or changed while its features were computed"
 
 
 @dataclass(frozen=True)
@@ -42,65 +40,7 @@ class Extracted:
     features: NDArray[np.float32]  # (N, D_backbone)
     digests: list[str]  # SHA-256 of each file's bytes
     rejected: list[Rejected]
-
-
-class FeatureCache:
-    """Cached feature vectors by the SHA-256 of the image file."""
-
-    def __init__(self, folder: Path, backbone: Backbone) -> None:
-        """Open or create the file for this backbone and its preprocessing.
-
-        Raises:
-            UsageError: If the folder cannot be written or the file is damaged.
-        """
-        self.path = folder / f"{backbone.id}-{backbone.preprocessing.id}.sqlite"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_SECONDS)
-            self._db.execute(
-                "CREATE TABLE IF NOT EXISTS features (digest TEXT PRIMARY KEY, vector BLOB)"
-            )
-        except (OSError, sqlite3.Error) as error:
-            raise _unusable(self.path, error) from None
-
-    def digests(self) -> set[str]:
-        """Return the digests of all images in the cache."""
-        return {row[0] for row in self._db.execute("SELECT digest FROM features")}
-
-    def add(self, digests: Sequence[str], features: NDArray[np.float32]) -> None:
-        """Store features (N, D); features that are cached already stay as they are."""
-        rows = [(digest, row.tobytes()) for digest, row in zip(digests, features, strict=True)]
-        with self._db:
-            self._db.executemany("INSERT OR IGNORE INTO features VALUES (?, ?)", rows)
-
-    def get(self, digest: str) -> NDArray[np.float32]:
-        """Return the (D,) features of a digest in the cache."""
-        query = "SELECT vector FROM features WHERE digest = ?"
-        (vector,) = self._db.execute(query, (digest,)).fetchone()
-        return np.frombuffer(vector, np.float32)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
-
-
-def check_cache(folder: Path) -> None:
-    """Create the folder of the cache and check that it can be written, before any work is done.
-
-    Raises:
-        UsageError: If it cannot.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise _unusable(folder, error) from None
-
-
-def _unusable(path: Path, error: Exception) -> UsageError:
-    return UsageError(
-        f"{path}: cannot use this feature cache: {error}; choose another folder with --cache"
-    )
+    stamps: list[Stamp | None] = field(default_factory=list)  # of each file
 
 
 def extract(
@@ -132,7 +72,6 @@ def extract(
 
     Raises:
         UsageError: If the cache cannot be read or written.
-        DataError: If a file changes between two passes.
     """
     if backbone.parts:
         read = partial(extract, paths, cache_folder=cache_folder, workers=workers)
@@ -143,17 +82,15 @@ def extract(
                 for number, part in enumerate(backbone.parts)
             ]
         )
-    cache = FeatureCache(cache_folder, backbone)
     lanes = lanes or usable_cpus()
     load = partial(Session, provider=provider, gpu=gpu, threads=1)
-    try:
+
+    def compute(cache: FeatureCache) -> Extracted:
         with ThreadPoolExecutor(lanes) as pool:
             network = _Network(backbone, load, cache, pool, lanes, limits)
             return _extract(paths, network, workers or usable_cpus(), on_progress)
-    except sqlite3.Error as error:
-        raise _unusable(cache.path, error) from None
-    finally:
-        cache.close()
+
+    return use_cache(cache_folder, backbone, compute)
 
 
 def _continued(on_progress: Callable[[int], None], before: int) -> Callable[[int], None]:
@@ -161,15 +98,31 @@ def _continued(on_progress: Callable[[int], None], before: int) -> Callable[[int
 
 
 def _side_by_side(passes: Sequence[Extracted]) -> Extracted:
-    """Return the features of several backbones, each of length 1, in one row per image."""
-    first, *others = passes
-    seen = set(zip(first.paths, first.digests, strict=True))
-    for other in others:
-        if changed := seen ^ set(zip(other.paths, other.digests, strict=True)):
-            path = min(path for path, _ in changed)
-            raise DataError(f"{path}: changed while its features were computed; start again")
-    features = np.hstack([normalised(found.features) for found in passes])
-    return replace(first, features=features)
+    """Return the features of several backbones, each of length 1, in one row per image.
+
+    A file that changed or vanished between two passes is unusable.
+    """
+    rows = [_rows(found) for found in passes]
+    first = passes[0]
+    kept = [image for image in rows[0] if all(image in others for others in rows)]
+    features = [
+        found.features[[of[i] for i in kept]] for found, of in zip(passes, rows, strict=True)
+    ]
+    reasons = {bad.path: bad for found in passes for bad in found.rejected}
+    lost = {path: Rejected(path, "unreadable", CHANGED) for path, _ in rows[0].keys() - set(kept)}
+    return Extracted(
+        [path for path, _ in kept],
+        np.hstack([normalised(part) if kept else part for part in features]),
+        [digest for _, digest in kept],
+        list((lost | reasons).values()),
+        [first.stamps[rows[0][image]] for image in kept],
+    )
+
+
+def _rows(found: Extracted) -> dict[tuple[Path, str], int]:
+    """Return the row of each image, by path and digest."""
+    images = zip(found.paths, found.digests, strict=True)
+    return {image: row for row, image in enumerate(images)}
 
 
 def _extract(
@@ -177,6 +130,7 @@ def _extract(
 ) -> Extracted:
     cache, backbone = network.cache, network.backbone
     found: dict[Path, str] = {}
+    stamps: list[Stamp | None] = []
     rejected: list[Rejected] = []
     try:
         images = _read_all(paths, network, cache.digests(), workers)
@@ -185,6 +139,7 @@ def _extract(
                 rejected.append(image)
             else:
                 found[path] = image.digest
+                stamps.append(image.stamp)
                 network.add(image)
             on_progress(done)
         network.send()
@@ -192,13 +147,14 @@ def _extract(
         network.keep()  # a stopped run keeps the computed features
     rows = [cache.get(digest) for digest in found.values()]
     features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
-    return Extracted(list(found), features, list(found.values()), rejected)
+    return Extracted(list(found), features, list(found.values()), rejected, stamps)
 
 
 @dataclass(frozen=True)
 class _Image:
     digest: str
     pixels: Pixels | None  # None if its features are cached
+    stamp: Stamp | None
 
 
 @dataclass
@@ -251,7 +207,8 @@ def _features(session: Session, pixels: list[Pixels]) -> NDArray[np.float32]:
 
 
 def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
-    with tempfile.TemporaryDirectory() as folder:
+    temporary = Path(tempfile.gettempdir())
+    with write_errors(temporary), tempfile.TemporaryDirectory(dir=temporary) as folder:
         model = Path(folder) / "backbone.onnx"
         shape = backbone.preprocessing.shape
         export_onnx(PixelBackbone(backbone), model, shape=shape, outputs=["features"])
@@ -277,6 +234,7 @@ def _read_all(
 
 def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
     limits, apply = network.limits, network.backbone.preprocessing.apply
+    stamp = read_stamp(path)  # before its bytes: a change in between is noticed
     try:
         data = read_bytes(path, max_bytes=limits.max_bytes)
         digest = hashlib.sha256(data).hexdigest()
@@ -285,4 +243,4 @@ def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
         pixels = None if digest in seen else apply(decode(image, max_pixels=limits.max_pixels))
     except ImageError as error:
         return Rejected(path, error.code, str(error))
-    return _Image(digest, pixels)
+    return _Image(digest, pixels, stamp)

@@ -1,22 +1,41 @@
 """The image file of each row of a feature matrix."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from PIL import Image
 
 from scda.models.errors import DataError, ImageError
-from scda.models.images import read_file
+from scda.models.images import read_bytes, read_image
 from scda.models.limits import LIMITS, ImageLimits
+
+Stamp = tuple[int, int]  # time of the last change in nanoseconds, and size in bytes
+
+
+def read_stamp(path: Path) -> Stamp | None:
+    """Return the stamp of a file; None if there is no such file."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 @dataclass(frozen=True)
 class Images:
-    """Files in the order of a feature matrix, and the folder their names are relative to."""
+    """Files in the order of a feature matrix, and the folder their names are relative to.
+
+    A run takes long, and its files may vanish or change meanwhile. A changed file counts as one
+    that has vanished: it is another image than the one whose features are known.
+    """
 
     root: Path
     paths: Sequence[Path]
+    digests: Sequence[str] = ()  # SHA-256 of each file's bytes; without them nothing is compared
+    stamps: Sequence[Stamp | None] = ()  # of each file; None if it was lost before
     limits: ImageLimits = LIMITS
 
     def names(self) -> list[str]:
@@ -27,9 +46,67 @@ class Images:
         """Return the image of a row.
 
         Raises:
-            DataError: If the file changed since the features were computed and cannot be read.
+            ImageError: If the file has vanished or changed since its features were computed.
         """
+        data = read_bytes(self.paths[row], max_bytes=self.limits.max_bytes)
+        if self.digests and hashlib.sha256(data).hexdigest() != self.digests[row]:
+            raise ImageError("unreadable", "the file has changed")
+        return read_image(data, max_pixels=self.limits.max_pixels)
+
+    def read_or_neighbour(self, row: int) -> Image.Image:
+        """Return the image of a row, or of the next row of the same folder if it is lost.
+
+        A folder of the source is a class, so that the image has the label of the row.
+
+        Raises:
+            DataError: If every file of the folder is lost.
+        """
+        for other in self._of_folder(row):
+            try:
+                return self.read(other)
+            except ImageError:
+                continue
+        raise DataError(
+            f"{self.paths[row]}: vanished or changed while training, as did all images of its "
+            "folder; bring them back, and rerun with --resume to continue"
+        )
+
+    def first_readable(self, rows: Iterable[int], count: int) -> Iterator[Image.Image]:
+        """Yield the first `count` images of these rows, without those that are lost."""
+        return islice(self._readable(rows), count)
+
+    def lost(self) -> list[Path]:
+        """Return the files that have vanished or changed, which a stamp shows in no time."""
+        rows = zip(self.paths, self.digests, self.stamps, strict=False)
+        return [path for path, digest, stamp in rows if not self._is_same(path, digest, stamp)]
+
+    def _is_same(self, path: Path, digest: str, stamp: Stamp | None) -> bool:
+        if stamp is None:
+            return False
+        if read_stamp(path) == stamp:
+            return True
         try:
-            return read_file(self.paths[row], self.limits)
-        except ImageError as error:
-            raise DataError(f"{self.paths[row]}: changed while training: {error}") from None
+            data = read_bytes(path, max_bytes=self.limits.max_bytes)
+        except ImageError:
+            return False
+        return hashlib.sha256(data).hexdigest() == digest  # touched, or copied back
+
+    def _readable(self, rows: Iterable[int]) -> Iterator[Image.Image]:
+        for row in rows:
+            try:
+                image = self.read(row)
+            except ImageError:
+                continue
+            yield image
+
+    def _of_folder(self, row: int) -> Iterator[int]:
+        """Yield the rows of one folder under the root, from this one on."""
+        folder = self._folder(row)
+        count = len(self.paths)
+        following = (other % count for other in range(row, row + count))
+        return (other for other in following if self._folder(other) == folder)
+
+    def _folder(self, row: int) -> str:
+        """Return the name of the folder under the root that holds a file; empty for the root."""
+        first, *rest = self.paths[row].relative_to(self.root).parts
+        return first if rest else ""

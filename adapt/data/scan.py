@@ -1,5 +1,7 @@
 """List the files in the source and target folders, without reading images."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +50,7 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
         UsageError: If `root` is not a readable folder.
         DataError: If it has no class folder.
     """
-    _require_folder(root, role)
+    require_folder(root, role)
     folders = visible_folders(root)
     if not folders:
         raise DataError(f"{root}: no class folder found; expected one folder per class")
@@ -68,7 +70,7 @@ def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
         UsageError: If `root` is not a folder.
         DataError: If it has no file.
     """
-    _require_folder(root, "target")
+    require_folder(root, "target")
     paths = tuple(walk(root, recursive=recursive))
     if not paths:
         raise DataError(f"{root}: no file found; expected a folder of images")
@@ -81,8 +83,11 @@ def _skipped(root: Path, folders: list[str], *, recursive: bool) -> Skipped:
     return sum(inside, count_skipped(root, recursive=False))
 
 
-def unreadable(paths: tuple[Path, ...], limits: ImageLimits = LIMITS) -> list[Rejected]:
-    """Return the files whose header shows that they are not usable images."""
+def read_headers(
+    paths: Sequence[Path], limits: ImageLimits = LIMITS
+) -> tuple[dict[Path, str], list[Rejected]]:
+    """Return the SHA-256 of every file that may be an image, and the others, by their headers."""
+    digests: dict[Path, str] = {}
     rejected = []
     for path in paths:
         try:
@@ -90,10 +95,17 @@ def unreadable(paths: tuple[Path, ...], limits: ImageLimits = LIMITS) -> list[Re
             open_image(data, max_pixels=limits.max_pixels)
         except ImageError as error:
             rejected.append(Rejected(path, error.code, str(error)))
-    return rejected
+        else:
+            digests[path] = hashlib.sha256(data).hexdigest()
+    return digests, rejected
 
 
-def _require_folder(root: Path, role: str) -> None:
+def require_folder(root: Path, role: str) -> None:
+    """Check that the folder of a role exists.
+
+    Raises:
+        UsageError: If it is not a folder.
+    """
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise UsageError(f"{root}: the {role} folder {what}")

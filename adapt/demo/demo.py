@@ -1,24 +1,22 @@
 """The demo: a whole run on images of digits that are installed with other packages."""
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scda.adapt.config import OPTIONS, TrainConfig
-from scda.adapt.data.dataset import Job
+from scda.adapt.data.job import Job
 from scda.adapt.demo.backbone import train_backbone
 from scda.adapt.demo.data import write_handwritten_digits, write_printed_digits
+from scda.adapt.demo.room import make_room
 from scda.adapt.evaluation.confusions import make_truth
 from scda.adapt.evaluation.evaluate import evaluate, score
 from scda.adapt.pipeline.run import train
 from scda.adapt.report.report import write_report
 from scda.adapt.runtime.progress import Reporter
-from scda.models.errors import UsageError
 from scda.models.predictor import load_predictor
 
 PER_CLASS = 300  # number of printed images of each digit
-_MARK = ".scda-demo"  # marks a folder of the demo; only such a folder is ever replaced
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,15 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
         reporter: Reporter of the progress.
 
     Raises:
-        UsageError: If `out` holds anything but a demo, or a demo and `overwrite` is False, or
-            the seed is out of range.
+        UsageError: If `out` holds anything but a demo, a demo and `overwrite` is False, or one that
+            another process is making, or the seed is out of range.
     """
     OPTIONS["seed"].check(seed)
-    _make_room(out, overwrite=overwrite)
+    with make_room(out, overwrite=overwrite):
+        return _make_demo(out, seed, reporter)
+
+
+def _make_demo(out: Path, seed: int, reporter: Reporter) -> Demo:
     source, target, labelled = out / "source", out / "target", out / "labelled"
     weights = out / "backbone.safetensors"
     reporter.say("drawing printed digits 0-5, unpacking handwritten digits 0-9")
@@ -68,18 +70,3 @@ def run_demo(out: Path, *, seed: int, overwrite: bool, reporter: Reporter) -> De
     fields = evaluate(scored, predictor)
     report = write_report(job.out, reporter, truth=make_truth(scored, fields, predictor))
     return Demo(job.out / "bundle", report, target, fields)
-
-
-def _make_room(out: Path, *, overwrite: bool) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        there = list(out.iterdir())
-    except OSError as error:
-        raise UsageError(f"{out}: cannot use this folder: {error.strerror}") from None
-    if there and not (out / _MARK).is_file():
-        raise UsageError(f"{out}: is not a demo; expected a new folder, or one of an earlier demo")
-    if there and not overwrite:
-        raise UsageError(f"{out}: holds an earlier demo; pass --overwrite to replace it")
-    for path in there:
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-    (out / _MARK).touch()

@@ -23,6 +23,15 @@ class Status(StrEnum):
     EMPTY_CLASS = "empty class"
 
 
+_ABOUT_NEW = (
+    Status.K_UNSURE,
+    Status.K_UNSTABLE,
+    Status.K_AT_BOUND,
+    Status.FEWER_THAN_K,
+    Status.GAME_COLLAPSED,
+)
+
+
 @dataclass(frozen=True)
 class Finding:
     """One thing the user should know of a run."""
@@ -34,6 +43,16 @@ class Finding:
     def __str__(self) -> str:
         """Return the finding as one line of text."""
         return f"{self.status}: {self.found}; {self.advice}"
+
+
+def consistent(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings without doubts about new classes where the verdict is that none is left.
+
+    The doubts arose before the verdict, and their advice contradicts its own.
+    """
+    found = list(findings)
+    nothing = any(finding.status is Status.NOTHING_NEW for finding in found)
+    return [finding for finding in found if not (nothing and finding.status in _ABOUT_NEW)]
 
 
 def statuses(findings: Iterable[Finding]) -> tuple[str, ...]:

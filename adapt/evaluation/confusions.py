@@ -43,8 +43,8 @@ class Truth:
     images: int
 
     @property
-    def metrics(self) -> list[tuple[str, float, str]]:
-        """Name, value in percent and meaning of each metric."""
+    def metrics(self) -> list[tuple[str, float | None, str]]:
+        """Name, value in percent (None if it is not defined) and meaning of each metric."""
         return [(name, self.fields[name], text) for name, text in METRICS.items()]
 
     @property

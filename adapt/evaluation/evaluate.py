@@ -22,6 +22,12 @@ from scda.models.preprocess import Pixels
 
 _BATCH = 32
 _CORRESPONDENCE = (1, 3, 5)
+# Metrics that images of known, or of implicit classes, define.
+_OF_KNOWN = ("os", "os_star", "hos", "auroc", "h3_oracle", "h3_model")
+_OF_IMPLICIT = (
+    *("os", "unk_pooled", "unk_macro", "hos", "auroc"),
+    *("nmi_implicit", "ari_implicit", "acc_novel", "h3_oracle", "h3_model"),
+)
 
 
 @dataclass(frozen=True)
@@ -102,15 +108,21 @@ def _numbers(predictor: Predictor, folders: list[str]) -> dict[str, int]:
 
 
 def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
-    """Return all metrics and what was evaluated as one flat object, shares in percent."""
+    """Return all metrics and what was evaluated as one flat object, shares in percent.
+
+    A metric is None where the labelled images do not define it: without images of a known class,
+    for one, there is no recall of known classes, which is not a recall of 0.
+    """
     manifest = predictor.manifest
     kinds = [one.kind for one in predictor.active_classes]
+    num_known = kinds.count("known")
     config = manifest.run.get("config", {})
     return {
         "bundle_id": manifest.id,
         "method": "scda",
         **{name: config.get(name) for name in ("backbone", "preset", "seed")},
-        **measured(scored, num_known=kinds.count("known"), k_star=kinds.count("discovered")),
+        **measured(scored, num_known=num_known, k_star=kinds.count("discovered")),
+        **_undefined(scored.true, num_known),
         "acc_named": _acc_named(scored, predictor),
         "names_version": predictor.names.version,
         "images": len(scored.true),
@@ -146,8 +158,17 @@ def measured(scored: Scored, *, num_known: int, k_star: int) -> dict[str, float]
     }
 
 
-def _acc_named(scored: Scored, predictor: Predictor) -> float:
-    """Return the accuracy, in percent, over the folders that have the name of a class."""
+def _undefined(true: Labels, num_known: int) -> dict[str, None]:
+    without_known = () if (true < num_known).any() else _OF_KNOWN
+    without_implicit = () if (true >= num_known).any() else _OF_IMPLICIT
+    return dict.fromkeys((*without_known, *without_implicit))
+
+
+def _acc_named(scored: Scored, predictor: Predictor) -> float | None:
+    """Return the accuracy, in percent, over the folders that have the name of a class.
+
+    None if there is no such folder.
+    """
     active = predictor.active_classes
     known = [i for i, one in enumerate(active) if one.kind == "known"]
     named = {to_nfc(name): len(known) + i for i, name in enumerate(scored.implicit_names)}
@@ -155,7 +176,7 @@ def _acc_named(scored: Scored, predictor: Predictor) -> float:
     labels = np.array([*known, *rest])  # true label of the folder with the output's name
     named_rows = np.isin(scored.true, labels)
     right = labels[scored.predicted[named_rows]] == scored.true[named_rows]
-    return round(100 * float(right.mean()), 2) if len(right) else 0.0
+    return round(100 * float(right.mean()), 2) if len(right) else None
 
 
 def _prepare(predictor: Predictor, paths: list[Path]) -> list[Pixels | None]:

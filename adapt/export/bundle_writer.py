@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from scda.adapt.data.image_files import Images
 from scda.adapt.export.final_model import FinalModel
 from scda.models import bundle as names
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
-from scda.models.files import printable
+from scda.models.errors import DataError
+from scda.models.files import printable, write_errors
 from scda.models.index import build_index, write_index
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
@@ -56,11 +58,16 @@ def make_bundle(
 
     Raises:
         GateError: If the parity check fails.
+        DataError: If no image can be read any more.
+        UsageError: If the bundle cannot be written.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft.") as name:
+    with (
+        write_errors(folder),
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft.") as name,
+    ):
         draft = Path(name)
-        _write_model(draft, final, backbone, target)
+        _write_model(draft, final, backbone, source, target)
         write_index(build_index(final.centroids), draft / names.CLUSTERS)
         if neighbours:
             write_index(build_index(final.features), draft / names.NEIGHBOURS)
@@ -81,7 +88,9 @@ def make_bundle(
         )
 
 
-def _write_model(draft: Path, final: FinalModel, backbone: Backbone, target: Images) -> None:
+def _write_model(
+    draft: Path, final: FinalModel, backbone: Backbone, source: Images, target: Images
+) -> None:
     module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
     metadata = {
         "scda_schema_version": str(names.SCHEMA_VERSION),
@@ -91,10 +100,27 @@ def _write_model(draft: Path, final: FinalModel, backbone: Backbone, target: Ima
     shape = backbone.preprocessing.shape
     model = draft / names.MODEL
     export_onnx(module, model, shape=shape, outputs=MODEL_OUTPUTS, metadata=metadata)
-    every = max(1, len(target.paths) // PARITY_IMAGES)
-    images = [target.read(row) for row in range(0, len(target.paths), every)[:PARITY_IMAGES]]
+    images = _parity_images(source, target)
     pixels = np.stack([backbone.preprocessing.apply(image) for image in images])
     check_export(module, model, pixels).save(draft / names.PARITY)
+
+
+def _parity_images(source: Images, target: Images) -> list[Image.Image]:
+    """Return images spread over the target; of the source if the target is lost meanwhile.
+
+    Raises:
+        DataError: If no image can be read any more.
+    """
+    for domain in (target, source):
+        rows = range(len(domain.paths))
+        spread = rows[:: max(1, len(rows) // PARITY_IMAGES)][:PARITY_IMAGES]
+        others = (row for row in rows if row not in spread)
+        if images := list(domain.first_readable(chain(spread, others), PARITY_IMAGES)):
+            return images
+    raise DataError(
+        f"{target.root}: no image can be read any more; bring the images back, and rerun with "
+        "--resume to continue"
+    )
 
 
 def _write_neighbour_rows(path: Path, final: FinalModel, target: Images) -> None:
@@ -105,6 +131,7 @@ def _write_neighbour_rows(path: Path, final: FinalModel, target: Images) -> None
             "path": [printable(name) for name in target.names()],
             "class_id": [final.class_ids[label] for label in predicted],
             "confidence": final.probabilities.max(axis=1),
+            "sha256": list(target.digests),
         }
     )
     pq.write_table(table, path)
@@ -119,6 +146,7 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
     trust = None if known else final.trust[label - num_known]
     of_class = final.predicted == label
     confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
+    exemplars = images[domain].first_readable(typical.tolist(), EXEMPLARS)
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
     return ClassInfo(
         class_id=class_id,
@@ -129,8 +157,8 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
         radius={name: round(value, _DIGITS) for name, value in radius.items()},
         nearest_known=None if known else final.class_ids[closest],
         exemplars=tuple(
-            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", images[domain].read(row))
-            for number, row in enumerate(typical[:EXEMPLARS])
+            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", image)
+            for number, image in enumerate(exemplars)
         ),
         trust=trust,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from scda.adapt.data.dataset import Job
+from scda.adapt.data.job import Job
 from scda.adapt.runtime.device import select_device
 from scda.models.files import real_path
 

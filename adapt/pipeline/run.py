@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import faiss
@@ -9,9 +10,11 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Data, Job, check_apart, job_backbone, read_data
-from scda.adapt.data.features import check_cache
-from scda.adapt.data.scan import SourceFiles, TargetFiles, scan_source, scan_target
+from scda.adapt.data.dataset import Data, job_backbone, read_data
+from scda.adapt.data.feature_cache import check_cache
+from scda.adapt.data.job import Job, check_job
+from scda.adapt.data.recorded import DOMAINS, LOST, Recorded
+from scda.adapt.data.scan import Rejected, SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
 from scda.adapt.discovery.trust.absent import absent_classes
@@ -21,8 +24,9 @@ from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
 from scda.adapt.report.report import write_report
-from scda.adapt.runs.folder import RunFolder, clear, open_run, settle_config
-from scda.adapt.runs.tables import write_discovery, write_rejected
+from scda.adapt.runs.folder import RunFolder, check_run, clear, open_run, read_config, settle_config
+from scda.adapt.runs.images_table import read_images, write_images
+from scda.adapt.runs.tables import read_rejected, write_discovery, write_rejected
 from scda.adapt.runs.target_map import make_map, write_map
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import select_device
@@ -33,6 +37,7 @@ from scda.adapt.training.runner import Callbacks
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 from scda.models.cpus import num_workers
 from scda.models.errors import GateError
+from scda.models.files import printable
 from scda.models.networks.backbones import Backbone
 
 
@@ -72,37 +77,51 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         GateError: If the exported model deviates from the trained one, or if training diverges;
             then the bundle is that of the last good round, if there was one.
     """
-    started, folder = time.time(), RunFolder(job.out)
+    started = time.time()
     distributed.init(select_device(job.config))
     if not distributed.is_main():
         reporter.mute()
-    if job.resume and distributed.broadcast_from_main(lambda: _is_finished(folder)):
-        return _finished(folder, reporter) if distributed.is_main() else None
-    data, backbone = _prepare(job, folder, reporter)
-    run = _Run(job, folder, data, backbone, reporter, started)
-    adapted = _adapt(run)
-    if adapted is None:
-        return None
-    manifest = _write_results(run, adapted)
-    _raise_if_diverged(adapted.failure)
-    return TrainResult(manifest, len(data.rejected))
-
-
-def _prepare(job: Job, folder: RunFolder, reporter: Reporter) -> tuple[Data, Backbone]:
-    """Open the run's folder, and read the images."""
     if job.tensorboard:
         check_tensorboard()
-    check_apart(job)
-    check_cache(job.cache)
     main = distributed.broadcast_from_main
+    main(lambda: _check(job))
+    check_cache(job.cache)
     source = main(lambda: scan_source(job.source, recursive=job.recursive))
     target = main(lambda: scan_target(job.target, recursive=job.recursive))
     backbone = job_backbone(job.config, reporter.say)
     reporter.expect(_num_parts(job, source, target, backbone))
-    main(lambda: open_run(job.out, overwrite=job.overwrite, resume=job.resume))
-    data = read_data(job, source, target, backbone, reporter)
-    main(lambda: _write_inputs(job, folder, data))
-    return data, backbone
+    with ExitStack() as stack:
+        opened = open_run(job.out, overwrite=job.overwrite, resume=job.resume)
+        folder = main(lambda: stack.enter_context(opened))
+        recorded = main(lambda: _recorded(job, folder))
+        data = read_data(job, source, target, backbone, reporter, recorded)
+        if main(lambda: _settle_inputs(job, folder, data)):
+            return _finished(folder, reporter) if distributed.is_main() else None
+        _warn_of_rejected(folder, data.rejected, reporter)
+        run = _Run(job, folder, data, backbone, reporter, started)
+        adapted = _adapt(run)
+        if adapted is None:
+            return None
+        manifest = _write_results(run, adapted)
+        rejected = _reject_lost(run)
+        write_report(folder.root, run.reporter)
+        run.reporter.expect(0)
+        _raise_if_diverged(adapted.failure)
+        return TrainResult(manifest, len(rejected))
+
+
+def _recorded(job: Job, folder: RunFolder) -> Recorded:
+    """Return the images that a resumed run began with, of the folders that are still the same."""
+    if not (job.resume and folder.config.is_file()):
+        return Recorded()
+    before, recorded = read_config(folder), read_images(folder.images)
+    is_same = {name: before.get(name) == str(getattr(job, name).resolve()) for name in DOMAINS}
+    return Recorded(**{name: getattr(recorded, name) for name in DOMAINS if is_same[name]})
+
+
+def _check(job: Job) -> None:
+    check_job(job)
+    check_run(job.out, overwrite=job.overwrite, resume=job.resume)
 
 
 def _num_parts(job: Job, source: SourceFiles, target: TargetFiles, backbone: Backbone) -> int:
@@ -113,11 +132,17 @@ def _num_parts(job: Job, source: SourceFiles, target: TargetFiles, backbone: Bac
     return images * backbone.passes // distributed.world_size() + steps
 
 
-def _write_inputs(job: Job, folder: RunFolder, data: Data) -> None:
-    if job.overwrite and not job.resume:
+def _settle_inputs(job: Job, folder: RunFolder, data: Data) -> bool:
+    """Write what the run is made from, or compare it; return whether the run is finished."""
+    if job.overwrite:
         clear(folder)  # not earlier: unusable images must not cost the previous run
     settle_config(folder, job.config, data.fingerprint, environment(job))
+    if not folder.images.is_file():
+        write_images(folder.images, data.source_images, data.target_images)
+    if (folder.bundle / MANIFEST).is_file() and folder.report.is_file():
+        return True
     write_rejected(folder.rejected, data.rejected)
+    return False
 
 
 def _adapt(run: _Run) -> Adapted | None:
@@ -177,7 +202,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     absent = absent_classes(adapted.outcome)
     findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))
     run.reporter.say("exporting the model, and comparing the export with it")
-    manifest = make_bundle(
+    return make_bundle(
         folder.bundle,
         final,
         trained_backbone(run.backbone, adapted.networks.backbone),
@@ -194,9 +219,29 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         },
         neighbours=config.neighbours,
     )
-    write_report(folder.root, run.reporter)
-    run.reporter.expect(0)
-    return manifest
+
+
+def _reject_lost(run: _Run) -> list[Rejected]:
+    """Return all unusable files, with those that were lost while the run was under way."""
+    data, before = run.data, {bad.path for bad in run.data.rejected}
+    lost = [*data.source_images.lost(), *data.target_images.lost()]
+    late = [Rejected(path, "unreadable", LOST) for path in lost if path not in before]
+    if late:
+        write_rejected(run.folder.rejected, [*data.rejected, *late])
+        _warn_of_rejected(run.folder, late, run.reporter)
+    return [*data.rejected, *late]
+
+
+def _warn_of_rejected(folder: RunFolder, rejected: list[Rejected], reporter: Reporter) -> None:
+    lost = [bad.path for bad in rejected if bad.message == LOST]
+    if len(rejected) > len(lost):
+        count = len(rejected) - len(lost)
+        reporter.warn(f"{count} files are not usable images; {folder.rejected} lists them")
+    if lost:
+        reporter.warn(
+            f"{len(lost)} files vanished or changed while the run was under way, the first of them "
+            f"{printable(str(lost[0]))}; they are shown nowhere, and {folder.rejected} lists them"
+        )
 
 
 def _write_map(run: _Run, final: FinalModel) -> None:
@@ -206,15 +251,11 @@ def _write_map(run: _Run, final: FinalModel) -> None:
     write_map(run.folder.map, [names[row] for row in rows], places)
 
 
-def _is_finished(folder: RunFolder) -> bool:
-    return (folder.bundle / MANIFEST).is_file() and folder.report.is_file()
-
-
 def _finished(folder: RunFolder, reporter: Reporter) -> TrainResult:
     manifest = read_manifest(folder.bundle)
     reporter.say(f"{folder.root}: this run is finished")
     _raise_if_diverged(manifest.run.get("failure", ""))
-    return TrainResult(manifest, 0)
+    return TrainResult(manifest, len(read_rejected(folder.rejected)))
 
 
 def _raise_if_diverged(failure: str) -> None:

@@ -15,12 +15,13 @@ from scda.adapt.report.chart import Chart, make_chart
 from scda.adapt.report.groups import Groups, make_groups
 from scda.adapt.report.sheets import Sheet, SheetImage, from_exemplars, make_sheets, outliers
 from scda.adapt.report.thumbnails import Thumbnails, make_thumbnails
-from scda.adapt.runs.folder import RunFolder, read_config
+from scda.adapt.runs.folder import RunFolder, check_finished, read_config
+from scda.adapt.runs.images_table import read_images
 from scda.adapt.runs.tables import TargetRow, read_discovery, read_rejected
 from scda.adapt.runs.target_map import read_map
 from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
-from scda.models.errors import GateError, UsageError
+from scda.models.errors import GateError
 from scda.models.files import printable, write_atomically
 from scda.models.limits import ImageLimits
 
@@ -80,8 +81,7 @@ def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) 
 
 def _read(root: Path) -> _Run:
     run = RunFolder(root)
-    if not run.bundle.is_dir():
-        raise UsageError(f"{root}: found no bundle; expected a finished run")
+    check_finished(root)
     manifest, rows = read_manifest(run.bundle), read_discovery(run.discovery)
     unknown_ids = {name for row in rows for name in (row.cluster, row.second)}
     unknown_ids -= set(manifest.class_ids)
@@ -101,8 +101,14 @@ def _load_images(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Repo
         reporter.say(f"reading images for the report from {run.target}")
         reporter.begin("images", len({*singles, *places}))
         cells = list(dict.fromkeys([*places, *most_typical]))
-        limits = ImageLimits.of_run(run.config)
-        made = make_thumbnails(run.target, singles, cells, limits=limits, on_progress=reporter.done)
+        made = make_thumbnails(
+            run.target,
+            singles,
+            cells,
+            limits=ImageLimits.of_run(run.config),
+            on_progress=reporter.done,
+            digests=read_images(run.folder.images).target,
+        )
     bare = frozenset(
         i for i, sheet in sheets.items() if not any(p.name in made.urls for p in sheet.images)
     )

@@ -1,9 +1,10 @@
 """Small copies of images for a page: single JPEGs, and one sprite of very small ones."""
 
 import base64
+import hashlib
 import io
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ SHEET_PX = 128  # longer side of an image on a contact sheet
 _SHEET_QUALITY, _CELL_QUALITY = 75, 55  # JPEG quality
 _SPRITE_PIXELS = 4_500_000  # size of the sprite, about 1 MB as JPEG
 _CELL_PX = (36, 88)  # smallest and largest side of a cell
+NOT_COMPARED: Mapping[str, str] = {}
 _MEAN_GREY = (128, 128, 128)
 
 
@@ -48,6 +50,7 @@ def make_thumbnails(
     *,
     limits: ImageLimits = LIMITS,
     on_progress: Callable[[int, int], None],
+    digests: Mapping[str, str] = NOT_COMPARED,
 ) -> Thumbnails:
     """Return small copies of the named files; each file is read once.
 
@@ -57,6 +60,7 @@ def make_thumbnails(
         cells: Names of the images in the sprite.
         limits: The largest image that is read.
         on_progress: Called with the number of finished files and the number of all files.
+        digests: Name → SHA-256 of the file; another content counts as unreadable.
     """
     names = list(dict.fromkeys([*singles, *cells]))
     alone, in_sprite, cell_px = set(singles), set(cells), cell_size(len(cells))
@@ -65,7 +69,7 @@ def make_thumbnails(
 
     def read(name: str) -> tuple[str | None, Image.Image | None] | None:
         side_px = 2 * SHEET_PX if name in alone else 2 * cell_px
-        image = _reduced(folder / name, side_px, limits)
+        image = _reduced(folder / name, side_px, limits, digests.get(name))
         if image is None:
             return None
         cell = _square(image, cell_px) if name in in_sprite else None
@@ -97,10 +101,14 @@ def data_url(jpeg: bytes) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
 
 
-def _reduced(path: Path, side_px: int, limits: ImageLimits) -> Image.Image | None:
+def _reduced(
+    path: Path, side_px: int, limits: ImageLimits, digest: str | None
+) -> Image.Image | None:
     enough = (side_px, side_px)
     try:
         data = read_bytes(path, max_bytes=limits.max_bytes)
+        if digest and hashlib.sha256(data).hexdigest() != digest:
+            return None
         image = open_image(data, max_pixels=limits.max_pixels)
         # A JPEG decodes at an eighth of its size in a fraction of the time.
         image.draft("RGB", enough)

@@ -2,7 +2,10 @@
 
 import dataclasses
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,12 @@ from typing import Any
 from scda.adapt.config import RENAMED, TrainConfig
 from scda.adapt.options import current_names
 from scda.models.errors import GateError, UsageError
-from scda.models.files import remove_left_behind, write_atomically
+from scda.models.files import name_errors, only_writer, remove_left_behind, write_atomically
+from scda.models.places import RUN_FILES, is_run
 
 _MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
 _LONGEST = 200  # largest number of characters of a value in a message
+_LOCK_FILE = ".run.lock"
 _CHOOSE = "use --resume to continue or --overwrite to start again"
 
 
@@ -64,6 +69,11 @@ class RunFolder:
         return self.root / "bundle"
 
     @property
+    def images(self) -> Path:
+        """Table of the images that are trained on, with the digests of their contents."""
+        return self.root / "images.csv"
+
+    @property
     def rejected(self) -> Path:
         """Table with one row per unusable file."""
         return self.root / "rejected.csv"
@@ -71,13 +81,11 @@ class RunFolder:
     @property
     def parts(self) -> tuple[Path, ...]:
         """Everything that a run writes."""
-        folders = (self.checkpoints, self.bundle, self.tensorboard)
-        tables = (self.discovery, self.map, self.rejected)
-        return (*folders, *tables, self.config, self.metrics, self.report)
+        return tuple(self.root / name for name in RUN_FILES)
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with self.metrics.open("a") as file:
+        with name_errors(self.metrics), self.metrics.open("a") as file:
             file.write(json.dumps(record) + "\n")
             file.flush()
 
@@ -123,8 +131,12 @@ def _whole(last_line: list[str]) -> list[dict[str, Any]]:
         return []
 
 
-def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
-    """Return the folder of a new or resumed run, without overwriting anything by accident.
+@contextmanager
+def open_run(root: Path, *, overwrite: bool, resume: bool) -> Iterator[RunFolder]:
+    """Give the folder of a new or resumed run, without overwriting anything by accident.
+
+    No other command can write the run during the block. A new folder that is still empty at its end
+    is removed.
 
     Args:
         root: Folder of the run.
@@ -132,42 +144,73 @@ def open_run(root: Path, *, overwrite: bool, resume: bool) -> RunFolder:
         resume: Whether to continue a run in it.
 
     Raises:
-        UsageError: If the folder is not empty and neither option is given, or if both are.
+        UsageError: As in `check_run`, or if another process is writing the run.
     """
-    run = RunFolder(root)
-    if overwrite and resume:
-        raise UsageError(f"found both --resume and --overwrite; {_CHOOSE}")
-    if root.exists() and not root.is_dir():
-        raise UsageError(f"{root}: is a file; expected a folder for the run")
-    is_used = root.exists() and any(root.iterdir())
-    if is_used and not _is_run(run):
-        raise UsageError(f"{root}: holds files that are not a run; use a new folder")
-    if is_used and not resume and not overwrite:
-        raise UsageError(f"{root}: already holds a run; {_CHOOSE}")
+    is_new = not root.exists()
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{root}: cannot create the folder: {error.strerror}") from None
-    if is_used:
-        _remove_unfinished(root)
-    return run
+    try:
+        with only_run_writer(root):
+            check_run(root, overwrite=overwrite, resume=resume)  # it may have changed meanwhile
+            _remove_unfinished(root)
+            yield RunFolder(root)
+    finally:
+        if is_new:
+            with suppress(OSError):
+                root.rmdir()
+
+
+def check_run(root: Path, *, overwrite: bool, resume: bool) -> None:
+    """Check that a run can be written to a folder; nothing is written.
+
+    Raises:
+        UsageError: If the folder is not empty and neither option is given, or if both are, or if
+            it cannot be written.
+    """
+    if overwrite and resume:
+        raise UsageError(f"found both --resume and --overwrite; {_CHOOSE}")
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{root}: is a file; expected a folder for the run")
+    is_used = root.exists() and any(path.name != _LOCK_FILE for path in root.iterdir())
+    if is_used and not is_run(root):
+        raise UsageError(f"{root}: holds files that are not a run; use a new folder")
+    if is_used and not resume and not overwrite:
+        raise UsageError(f"{root}: already holds a run; {_CHOOSE}")
+    there = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
+    if not is_used and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise UsageError(f"{root}: cannot create the folder: {there} cannot be written")
+
+
+def check_finished(root: Path) -> None:
+    """Check that a folder holds a finished run.
+
+    Raises:
+        UsageError: If it holds no bundle.
+    """
+    if not RunFolder(root).bundle.is_dir():
+        raise UsageError(f"{root}: found no bundle; expected a finished run")
+
+
+def only_run_writer(root: Path) -> AbstractContextManager[None]:
+    """Let no other command write a run during the block; it needs its folder.
+
+    Raises:
+        UsageError: If another process is writing the run.
+    """
+    # In the folder: it can be written, has one place under several names, and moves with the run.
+    return only_writer(root, lock_file=root / _LOCK_FILE)
 
 
 def _remove_unfinished(root: Path) -> None:
     """Remove the unfinished bundle and files of a killed run, which have hidden names."""
     bundle = RunFolder(root).bundle.name
+    # Earlier versions called the draft of a bundle .bundle.*.
     for left in (*root.glob(".draft.*"), *root.glob(f".{bundle}.*")):
         shutil.rmtree(left, ignore_errors=True)
     for path in RunFolder(root).parts:
         remove_left_behind(path)
-
-
-def _is_run(run: RunFolder) -> bool:
-    """Return whether config.json is that of a run; other projects have such a file as well."""
-    try:
-        return {"config", "data"} <= read_config(run).keys()
-    except GateError:
-        return False
 
 
 def clear(run: RunFolder) -> None:

@@ -2,7 +2,7 @@
 
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery import diagnostics
-from scda.adapt.discovery.findings import Finding
+from scda.adapt.discovery.findings import Finding, consistent
 from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.adapt.discovery.trust.estimate import estimate
 from scda.adapt.discovery.trust.measures import measure
@@ -44,7 +44,7 @@ def run_findings(state: RunState, outcome: Outcome, trust: Trust) -> list[Findin
     at_the_end = diagnostics.diagnose(outcome.predicted, outcome.num_known, trust, discovery)
     verdict = [discovery.verdict] if discovery and discovery.verdict else []
     of_discovery = discovery.findings if discovery else ()
-    return [*verdict, *of_discovery, *at_the_end, *state.findings]
+    return consistent([*verdict, *of_discovery, *at_the_end, *state.findings])
 
 
 def run_trust(outcome: Outcome) -> Trust:

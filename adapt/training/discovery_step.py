@@ -17,7 +17,7 @@ from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
-from scda.adapt.discovery.novelty.orphans import LEAST_EVIDENCE, find_orphans
+from scda.adapt.discovery.novelty.orphans import find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
@@ -88,11 +88,7 @@ def _by_orphans(
     orphans = find_orphans(source, labels, target, graph, logits, gate=gate)
     if orphans.new.any() or not gate:
         return orphans.logits, None
-    measured = (
-        f"the evidence for images of new classes is {orphans.total:.2f} "
-        f"(expected at least {LEAST_EVIDENCE})"
-    )
-    return orphans.logits, Finding(Status.NOTHING_NEW, measured, _MISSED)
+    return orphans.logits, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)
 
 
 def _with_outputs(networks: Networks, kept: np.ndarray) -> Networks:

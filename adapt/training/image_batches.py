@@ -55,7 +55,7 @@ class _RandomViews(Dataset[Tensor]):
 
     def __getitem__(self, key: _Key) -> Tensor:
         domain, row, seed = key
-        image = self._domains[domain].read(row)
+        image = self._domains[domain].read_or_neighbour(row)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return random_view(image, self._preprocessing)
@@ -109,7 +109,7 @@ class AugmentedBatches:
             done: Number of steps to skip; their seeds are drawn all the same.
 
         Raises:
-            DataError: If a file that was readable before cannot be read now.
+            DataError: If every file of a folder has vanished or changed.
         """
         self._plan[:] = [self._keys(step, generator) for step in steps][done:]
         try:
@@ -146,7 +146,7 @@ def preprocessed_batches(
         (B, H, W, 3) uint8.
 
     Raises:
-        DataError: If a file that was readable before cannot be read now.
+        DataError: If every file of a folder has vanished or changed.
     """
     with ThreadPoolExecutor(workers or 1) as pool:
         read = (
@@ -160,4 +160,4 @@ def preprocessed_batches(
 
 
 def _preprocess(images: Images, row: int, preprocessing: Preprocessing) -> Pixels:
-    return preprocessing.apply(images.read(row))
+    return preprocessing.apply(images.read_or_neighbour(row))

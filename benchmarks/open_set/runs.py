@@ -27,7 +27,7 @@ from scda.adapt.training.state import RunState
 from scda.models.bundle import file_sha256
 from scda.models.errors import UsageError
 from scda.models.index import Features
-from scda.models.networks.backbones import weights_files
+from scda.models.networks.backbone_names import weights_files
 from scda.models.trust import Trust
 
 REJECTIONS = (-6, -4, -2, -1, 0, 1, 2, 4, 6)  # values of unknown_logit_bias, nats

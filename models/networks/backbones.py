@@ -1,6 +1,6 @@
 """The pre-trained part of F: a published network with the preprocessing of its training.
 
-To add one, write a function that returns a `Backbone` and name it in `BACKBONES`.
+To add one, write a function that returns a `Backbone` and name it in `BACKBONES` and in `NAMES`.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from scda.models.errors import UsageError
+from scda.models.networks.backbone_names import JOIN, TIMM, check_backbone, weights_files
 from scda.models.networks.conv4 import Conv4
 from scda.models.networks.weights import (
     Notify,
@@ -25,9 +26,6 @@ from scda.models.networks.weights import (
     unfetched,
 )
 from scda.models.preprocess import Preprocessing
-
-_TIMM = "timm/"
-_JOIN = "+"  # between the names of several backbones
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Backbone:
     def id(self) -> str:
         """Name and the first 16 hex digits of the SHA-256 of the weights; of each part."""
         if self.parts:
-            return _JOIN.join(part.id for part in self.parts)
+            return JOIN.join(part.id for part in self.parts)
         digest = hashlib.sha256()
         for name, tensor in sorted(self.network.state_dict().items()):
             digest.update(name.encode())
@@ -81,30 +79,13 @@ def load_backbone(
     Raises:
         UsageError: If the name is unknown, or the weights are missing or do not fit.
     """
+    check_backbone(name, weights)
     files = weights_files(name, weights)
     parts = [
         _load(part, file, image_size, notify)
-        for part, file in zip(name.split(_JOIN), files, strict=True)
+        for part, file in zip(name.split(JOIN), files, strict=True)
     ]
     return _side_by_side(parts) if len(parts) > 1 else parts[0]
-
-
-def weights_files(name: str, weights: Path | None) -> list[Path | None]:
-    """Return the file of weights of each backbone in a name; None uses the published weights.
-
-    Raises:
-        UsageError: If the numbers of files and backbones differ.
-    """
-    count = name.count(_JOIN) + 1
-    if weights is None or count == 1:  # the path of a single file may contain a +
-        return [weights] * count
-    files = [Path(file) if file else None for file in str(weights).split(_JOIN)]
-    if len(files) != count:
-        raise UsageError(
-            f"weights are {weights}; expected a file for each of {name}, joined by {_JOIN}, "
-            "where an empty one takes the published weights"
-        )
-    return files
 
 
 def _side_by_side(parts: Sequence[Backbone]) -> Backbone:
@@ -112,7 +93,7 @@ def _side_by_side(parts: Sequence[Backbone]) -> Backbone:
     for part in parts[-2::-1]:
         preprocessing = replace(part.preprocessing, below=preprocessing)
     return Backbone(
-        _JOIN.join(part.name for part in parts),
+        JOIN.join(part.name for part in parts),
         nn.ModuleList(part.network for part in parts),
         sum(part.width for part in parts),
         preprocessing,
@@ -123,15 +104,10 @@ def _side_by_side(parts: Sequence[Backbone]) -> Backbone:
 
 def _load(name: str, weights: Path | None, image_size: int, notify: Notify) -> Backbone:
     state = read_weights(weights) if weights else None
-    if name.startswith(_TIMM):
-        backbone = _timm(name.removeprefix(_TIMM), state, notify)
-    elif name in BACKBONES:
-        backbone = BACKBONES[name](state, notify)
+    if name.startswith(TIMM):
+        backbone = _timm(name.removeprefix(TIMM), state, notify)
     else:
-        raise UsageError(
-            f"backbone {name!r}, expected {', '.join(BACKBONES)} or {_TIMM}NAME, or several "
-            f"joined by {_JOIN}"
-        )
+        backbone = BACKBONES[name](state, notify)
     backbone.network.eval().requires_grad_(False)
     if image_size:
         own = backbone.preprocessing
@@ -236,12 +212,12 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
     from timm.data.config import resolve_model_data_config
 
     if not timm.is_model(name):
-        raise UsageError(f"backbone {_TIMM}{name}: timm {timm.__version__} has no such network")
+        raise UsageError(f"backbone {TIMM}{name}: timm {timm.__version__} has no such network")
     network: Any = timm.create_model(name, pretrained=False, num_classes=0)
     if state is None:
         network = _timm_pretrained(name, network.pretrained_cfg, notify)
     else:
-        load_weights(network, state, _TIMM + name)
+        load_weights(network, state, TIMM + name)
     config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]  # of timm
     crop_px = config["input_size"][-1]
     preprocessing = Preprocessing(
@@ -250,8 +226,8 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
         mean=tuple(255 * value for value in config["mean"]),
         std=tuple(255 * value for value in config["std"]),
     )
-    width = _width(network, crop_px, _TIMM + name)
-    return Backbone(_TIMM + name, network, width, preprocessing, _timm_last_stage(network))
+    width = _width(network, crop_px, TIMM + name)
+    return Backbone(TIMM + name, network, width, preprocessing, _timm_last_stage(network))
 
 
 def _timm_pretrained(name: str, published: dict[str, Any], notify: Notify) -> nn.Module:
@@ -259,11 +235,11 @@ def _timm_pretrained(name: str, published: dict[str, Any], notify: Notify) -> nn
 
     hub = published.get("hf_hub_id")
     url = f"https://huggingface.co/{hub}" if hub else published.get("url") or "a weights file"
-    notify(f"backbone {_TIMM}{name}: weights from {url}, kept by timm")
+    notify(f"backbone {TIMM}{name}: weights from {url}, kept by timm")
     try:
         return timm.create_model(name, pretrained=True, num_classes=0)
     except Exception as error:  # the client of the hub raises errors of many classes
-        raise unfetched(_TIMM + name, url, error) from None
+        raise unfetched(TIMM + name, url, error) from None
 
 
 def _timm_last_stage(network: Any) -> frozenset[str]:

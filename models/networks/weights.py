@@ -13,6 +13,7 @@ from scda.models.errors import UsageError
 
 State = dict[str, Tensor]
 Notify = Callable[[str], None]
+_UNREADABLE = (OSError, ValueError, RuntimeError, EOFError, UnpicklingError)
 
 
 def read_weights(path: Path) -> State:
@@ -27,7 +28,7 @@ def read_weights(path: Path) -> State:
         if path.suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError, SafetensorError):
+    except (*_UNREADABLE, SafetensorError):
         # The message of torch would advise to switch safe loading off.
         raise UsageError(f"{path}: neither safetensors nor a plain state dict") from None
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
@@ -49,7 +50,7 @@ def load_weights(network: nn.Module, state: State, name: str) -> None:
 
 
 def fetch_weights(url: str, name: str, notify: Notify) -> State:
-    """Download a state dict; torch caches it.
+    """Download a state dict; torch caches it. A damaged file in the cache is downloaded again.
 
     Args:
         url: Address of a file whose name holds its checksum.
@@ -60,13 +61,22 @@ def fetch_weights(url: str, name: str, notify: Notify) -> State:
         UsageError: If the download fails.
     """
     notify(f"backbone {name}: weights from {url}, kept in {torch.hub.get_dir()}")
+    cached = Path(torch.hub.get_dir(), "checkpoints", url.rpartition("/")[2])
+    was_cached = cached.is_file()
     try:
         state: State = torch.hub.load_state_dict_from_url(
             url, map_location="cpu", progress=False, check_hash=True, weights_only=True
         )
-    except (OSError, RuntimeError) as error:  # no network, or another checksum
-        raise unfetched(name, url, error) from None
-    return state
+    except _UNREADABLE as error:  # no network, another checksum, a damaged file
+        if not was_cached:
+            raise unfetched(name, url, error) from None
+    else:
+        return state
+    try:
+        cached.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{cached}: damaged, and cannot be deleted: {error.strerror}") from None
+    return fetch_weights(url, name, notify)
 
 
 def unfetched(name: str, url: str, error: Exception) -> UsageError:

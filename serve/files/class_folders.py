@@ -50,14 +50,20 @@ def check_mode(mode: str) -> None:
 class ClassFolders:
     """Class folders under one root, filled with copies or links."""
 
-    def __init__(self, root: Path, mode: str) -> None:
+    def __init__(self, root: Path, mode: str, *, resumed: bool = False) -> None:
         """Take an existing root.
+
+        Args:
+            root: Folder of the class folders.
+            mode: One of copy, hardlink and symlink.
+            resumed: Whether a killed process may have placed the same files before; what it left
+                half-copied is replaced.
 
         Raises:
             UsageError: If the mode is unknown.
         """
         check_mode(mode)
-        self._root, self._mode = root, mode
+        self._root, self._mode, self._resumed = root, mode, resumed
         self._taken: dict[str, dict[str, int]] = {}  # folder → keys of its names
 
     def place(self, file: Path, folder: str) -> Path:
@@ -67,23 +73,49 @@ class ClassFolders:
             UsageError: If the file cannot be copied or linked.
         """
         taken = self._taken.setdefault(folder, {})
-        if not taken:
-            (self._root / folder).mkdir(exist_ok=True)
+        is_first = not taken
         place = Path(folder, _free(file.stem, file.suffix, taken))
         try:
+            if is_first:
+                (self._root / folder).mkdir(exist_ok=True)
             self._put(file, self._root / place)
         except OSError as error:
+            reason = error.strerror or error
+            if not is_readable(file):
+                raise UsageError(f"{file}: cannot {self._mode}: {reason}") from None
             hint = f"; {ONE_DISK}" if error.errno == errno.EXDEV else ""
-            raise UsageError(f"{file}: cannot {self._mode}: {error.strerror}{hint}") from None
+            to = self._root / place
+            raise UsageError(f"{to}: cannot {self._mode} {file}: {reason}{hint}") from None
         return place
 
     def _put(self, file: Path, place: Path) -> None:
+        if self._resumed and os.path.lexists(place):
+            if self._is_placed(file, place):
+                return
+            place.unlink()
         if self._mode == "copy":
             shutil.copy2(file, place)
         elif self._mode == "hardlink":
             os.link(real_path(file), place)
         else:
             place.symlink_to(real_path(file))
+
+    def _is_placed(self, file: Path, place: Path) -> bool:
+        """Return whether a file that is there is what would be placed."""
+        if self._mode == "symlink":
+            return place.is_symlink() and place.readlink() == real_path(file)
+        if place.is_symlink() or not file.is_file():
+            return False
+        there, original = place.stat(), file.stat()
+        if self._mode == "hardlink" or os.path.samestat(there, original):
+            return self._mode == "hardlink" and os.path.samestat(there, original)
+        # A copy gets its size before its time: with both it is whole.
+        return (there.st_size, there.st_mtime_ns) == (original.st_size, original.st_mtime_ns)
+
+
+def is_readable(file: Path) -> bool:
+    """Return whether a file is there and can be read."""
+    return os.path.isfile(file) and os.access(file, os.R_OK)
 
 
 def _free(stem: str, ending: str, taken: dict[str, int]) -> str:

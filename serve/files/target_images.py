@@ -1,9 +1,10 @@
 """The target images of the classes of a bundle, if the target folder still exists."""
 
+import hashlib
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from scda.models.bundle import NEIGHBOUR_ROWS, Manifest
 from scda.models.errors import GateError, ImageError
 from scda.models.files import is_inside, printable
 from scda.models.folders import walk
-from scda.models.images import read_file
+from scda.models.images import read_bytes, read_image
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.names import Names, to_nfc
 
@@ -29,6 +30,7 @@ class TargetImage:
     path: str  # relative to the target folder, with "/"
     class_id: str  # predicted class, without merges
     confidence: float
+    sha256: str = ""  # digest of the file; empty in a bundle of an earlier version
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,17 @@ class TargetFolder:
         Names are compared in composed Unicode only where the name itself does not exist.
         """
         return name if os.path.lexists(self.root / name) else self._others.get(_key(name), name)
+
+    def read(self, image: TargetImage, *, max_bytes: int) -> bytes:
+        """Return the bytes of an image.
+
+        Raises:
+            ImageError: If the file has vanished, or changed since the training.
+        """
+        data = read_bytes(self.root / self.path(image.path), max_bytes=max_bytes)
+        if image.sha256 and hashlib.sha256(data).hexdigest() != image.sha256:
+            raise ImageError("unreadable", "the file has changed since the training")
+        return data
 
     @cached_property
     def _others(self) -> dict[str, str]:
@@ -87,11 +100,12 @@ class TargetImages:
         """Return a small JPEG of one image.
 
         Raises:
-            ImageError: If the row does not exist, or its file is missing or unusable.
+            ImageError: If the row does not exist, or its file is missing, changed or unusable.
         """
         if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
-        image = read_file(self.target / self._files.path(self.images[row].path), self._limits)
+        data = self._files.read(self.images[row], max_bytes=self._limits.max_bytes)
+        image = read_image(data, max_pixels=self._limits.max_pixels)
         image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
         file = io.BytesIO()
         image.save(file, "JPEG", quality=85)
@@ -130,7 +144,9 @@ def read_target_images(bundle: Path) -> list[TargetImage]:
     """
     if not (bundle / NEIGHBOUR_ROWS).is_file():
         raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS} found; train without --no-neighbours")
-    images = [TargetImage(**row) for row in pq.read_table(bundle / NEIGHBOUR_ROWS).to_pylist()]
+    table = pq.read_table(bundle / NEIGHBOUR_ROWS)
+    known = [field.name for field in fields(TargetImage) if field.name in table.column_names]
+    images = [TargetImage(**row) for row in table.select(known).to_pylist()]
     outside = [one.path for one in images if not is_inside(one.path)]
     if outside:  # a bundle from elsewhere must not reach out of the folder
         raise GateError(

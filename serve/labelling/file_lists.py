@@ -106,9 +106,11 @@ def open_file_list(
         selection: Names to label.
 
     Raises:
-        UsageError: If the list cannot be read.
+        UsageError: If the list cannot be read, or is an output.
     """
     places = frozenset(real_path(path) for path in outputs)
+    if source != STDIN and real_path(Path(source)) in places:
+        raise UsageError(f"{source}: an output would replace the list of files")
     with ExitStack() as stack:
         try:
             file = sys.stdin.buffer if source == STDIN else stack.enter_context(open(source, "rb"))

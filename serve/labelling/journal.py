@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import lock, lock_path, remove_left_behind, write_errors
+from scda.models.files import lock_path, only_writer, remove_left_behind, write_errors
 from scda.models.predictor import Prediction
 from scda.serve.labelling.formats.rows import Row
 
@@ -25,9 +25,10 @@ Job = dict[str, Any]  # plain JSON values that rows depend on
 class Journal:
     """An open journal: the batches of an earlier labelling, and room for the next ones."""
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        """Take a file positioned behind the line of its job."""
+    def __init__(self, path: Path, file: BinaryIO, *, resumed: bool) -> None:
+        """Take a file positioned behind the line of its job, which may be an earlier one."""
         self._path, self._file = path, file
+        self.resumed = resumed
 
     def batches(self) -> Iterator[list[Row]]:
         """Yield the rows of every complete batch, and cut off an incomplete one."""
@@ -71,19 +72,20 @@ def open_journal(outputs: Sequence[Path], job: Job, *, resume: bool) -> Iterator
         yield None
         return
     path = journal_path(outputs[0])
-    with lock(path) as is_ours:
-        if not is_ours:
-            raise UsageError(
-                f"{path}: another labelling is writing it; wait for it, or pass another --out"
-            )
+    with only_writer(path):
         with _opened(path) as file:
             if not resume:
                 file.truncate()
-            _settle_job(path, file, job)
+            resumed = _settle_job(path, file, job)
             for output in outputs:
                 remove_left_behind(output)
-            yield Journal(path, file)
+            yield Journal(path, file, resumed=resumed)
         path.unlink()
+
+
+def is_resumed(journal: Journal | None) -> bool:
+    """Return whether the journal is that of an earlier labelling."""
+    return journal is not None and journal.resumed
 
 
 def replayed_batches(
@@ -131,7 +133,8 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("r+b")
 
 
-def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
+def _settle_job(path: Path, file: BinaryIO, job: Job) -> bool:
+    """Write the job, or compare it with the earlier one; return whether there was one."""
     before = _parsed(file.readline())
     if before is None:  # a new file, or an incomplete first line
         with write_errors(path):
@@ -139,8 +142,9 @@ def _settle_job(path: Path, file: BinaryIO, job: Job) -> None:
             file.truncate()
             file.write(json.dumps(job).encode() + b"\n")
             file.flush()
-        return
+        return False
     check_same_job(path, before, job, "rerun without --resume to start again")
+    return True
 
 
 def check_same_job(place: object, before: Any, job: Job, advice: str) -> None:

@@ -8,17 +8,18 @@ from pathlib import Path
 
 from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import DataError, UsageError
+from scda.models.places import training_folders
 from scda.models.predictor import Predictor
 from scda.serve.labelling.file_lists import ListedFiles, open_files
 from scda.serve.labelling.formats.rows import LabellingInfo, Row
-from scda.serve.labelling.journal import Job, open_journal, recorded, replayed_batches
+from scda.serve.labelling.journal import Job, is_resumed, open_journal, recorded, replayed_batches
 from scda.serve.labelling.outputs import (
     DEFAULTS,
     Options,
     check_outputs,
+    journalled,
     replaced,
     write_rows,
-    written,
 )
 from scda.serve.labelling.pipeline import in_order, running_batches
 from scda.serve.labelling.sources import (
@@ -76,7 +77,7 @@ def label(
     """
     check_options(predictor, options, batch_size, workers)
     found = expand_patterns(inputs, selection)
-    check_outputs(outs, options, found)
+    check_outputs(outs, options, found, training_folders(predictor.manifest.run), resume=resume)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = _count(files, inputs or [files_from])
         skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
@@ -84,9 +85,9 @@ def label(
         size = batch_size or BATCH_SIZE[predictor.session.provider]
         job = _job(predictor, files, options, size)
         with (
-            open_journal(written(outs, options), job, resume=resume) as journal,
+            open_journal(journalled(outs, options), job, resume=resume) as journal,
             running_batches(predictor, _processes(workers, total, size), options) as (start, ahead),
-            write_rows(outs, about, options) as write,
+            write_rows(outs, about, options, resumed=is_resumed(journal)) as write,
         ):
 
             def take(rows: Sequence[Row]) -> None:
@@ -188,10 +189,33 @@ def _job(
         "min_confidence": options.min_confidence,
         **vars(options.limits),
         "embeddings": options.embeddings is not None,
+        "sort_into": str(options.sort_into.absolute()) if options.sort_into else None,
+        "mode": options.mode if options.sort_into else None,
         # Another batch size changes the last digits.
         "batch_size": batch_size,
         "provider": predictor.session.provider,
     }
+
+
+def check_places(
+    inputs: Sequence[Path],
+    outs: Sequence[str],
+    options: Options,
+    selection: FileSelection,
+    files_from: str | None,
+    *,
+    resume: bool = False,
+) -> None:
+    """Check inputs and outputs; the arguments are those of `label`, which checks them as well.
+
+    It takes no time, while loading a model takes seconds.
+
+    Raises:
+        UsageError: If an input or output is missing or wrong, or inputs overlap.
+    """
+    check_outputs(outs, options, expand_patterns(inputs, selection), resume=resume)
+    if files_from is None and inputs:
+        find_local_files(inputs, (), selection)
 
 
 def check_options(

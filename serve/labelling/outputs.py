@@ -10,20 +10,25 @@ from pathlib import Path
 from scda.models.errors import UsageError
 from scda.models.files import atomic_file, real_path, write_atomically, write_errors
 from scda.models.limits import LIMITS, ImageLimits
+from scda.models.places import check_replaceable
 from scda.serve.labelling.formats.labelstudio import LOCAL_FILES
 from scda.serve.labelling.formats.lines import write_csv
 from scda.serve.labelling.formats.registry import (
     EMBEDDINGS,
     FORMATS,
+    HEADS,
     Format,
     ending,
     endings,
     path_beside,
 )
 from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
+from scda.serve.labelling.journal import journal_path
 from scda.serve.labelling.sorting import check_sort, sort_files
+from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
 
 STDOUT = "-"
+EARLIER = (*HEADS, SUMMARY_HEAD)  # how an output of an earlier labelling begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +50,11 @@ DEFAULTS = Options()
 
 @contextmanager
 def write_rows(
-    outs: Sequence[str], about: LabellingInfo, options: Options = DEFAULTS
+    outs: Sequence[str],
+    about: LabellingInfo,
+    options: Options = DEFAULTS,
+    *,
+    resumed: bool = False,
 ) -> Iterator[Write]:
     """Give a function that writes rows to every output; files appear at the end, complete.
 
@@ -53,12 +62,16 @@ def write_rows(
         outs: File names with an ending of `FORMATS`, or `-` for CSV on standard output.
         about: Facts shared by all rows.
         options: Further outputs.
+        resumed: Whether the first rows are those of a labelling that was stopped.
 
     Raises:
         UsageError: If an output cannot be written.
     """
     with ExitStack() as stack:
-        writers = [stack.enter_context(output) for output in _outputs(outs, about, options)]
+        writers = [
+            stack.enter_context(output)
+            for output in _outputs(outs, about, options, resumed=resumed)
+        ]
 
         def write(rows: Sequence[Row]) -> None:
             for writer in writers:
@@ -67,17 +80,27 @@ def write_rows(
         yield write
 
 
-def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path]) -> None:
+def check_outputs(
+    outs: Sequence[str],
+    options: Options,
+    inputs: Sequence[Path],
+    training: Sequence[Path] = (),
+    *,
+    resume: bool = False,
+) -> None:
     """Check that every output can be written, before any work is done.
 
     Args:
         outs: As in `write_rows`.
         options: Further outputs.
         inputs: Files and folders to label, patterns expanded.
+        training: Folders that the model was trained on.
+        resume: Whether to continue a labelling that was stopped.
 
     Raises:
-        UsageError: If there is no output, an ending is unknown, an output is given twice, a
-            folder is missing, or the folder to sort into is not empty.
+        UsageError: If there is no output, an ending is unknown, an output is given twice or
+            would replace anything but an earlier output, a folder is missing, or the folder to sort
+            into is not empty.
     """
     if not (outs or options.embeddings or options.sort_into):
         raise UsageError(
@@ -93,12 +116,14 @@ def check_outputs(outs: Sequence[str], options: Options, inputs: Sequence[Path])
         if path.is_dir() or not path.parent.is_dir():
             found = "is a folder" if path.is_dir() else f"no folder {path.parent}"
             raise UsageError(f"{path}: {found}; expected a file name in an existing folder")
+        check_replaceable(path, EARLIER)
     files = [real_path(path) for path in replaced(outs, options)]
     twice = [path for path, count in Counter(files).items() if count > 1]
     if twice or list(outs).count(STDOUT) > 1:
         raise UsageError(f"the same output is given twice: {twice[0] if twice else STDOUT}")
     if options.sort_into:
-        check_sort(options.sort_into, options.mode, inputs)
+        resumed = resume and journal_path(journalled(outs, options)[0]).is_file()
+        check_sort(options.sort_into, options.mode, inputs, training, resumed=resumed)
         inside = [path for path in files if real_path(options.sort_into) in path.parents]
         if inside:
             raise UsageError(
@@ -113,6 +138,11 @@ def written(outs: Sequence[str], options: Options) -> list[Path]:
     return [*files, *beside, *([options.embeddings] if options.embeddings else [])]
 
 
+def journalled(outs: Sequence[str], options: Options) -> list[Path]:
+    """Return every output that a stopped labelling can be resumed with; standard output is none."""
+    return [*written(outs, options), *([options.sort_into] if options.sort_into else [])]
+
+
 def replaced(outs: Sequence[str], options: Options) -> list[Path]:
     """Return every file that will be written or replaced: those of rows, and the summary."""
     return [*written(outs, options), *([options.summary] if options.summary else [])]
@@ -124,11 +154,11 @@ def _check_ending(path: Path, formats: Mapping[str, Format], also: str = "") -> 
 
 
 def _outputs(
-    outs: Sequence[str], about: LabellingInfo, options: Options
+    outs: Sequence[str], about: LabellingInfo, options: Options, *, resumed: bool
 ) -> Iterator[AbstractContextManager[Write]]:
     # Outputs are closed in reverse: files stay sorted only if every other output is complete.
     if options.sort_into:
-        yield sort_files(options.sort_into, options.mode, about)
+        yield sort_files(options.sort_into, options.mode, about, resumed=resumed)
     for out in outs:
         yield _to_stdout(about) if out == STDOUT else _to_file(Path(out), FORMATS, about)
     if options.embeddings:

@@ -1,15 +1,21 @@
 """Labelled files copied or linked into class folders, with a manifest of their places."""
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scda.models.errors import ImageError, UsageError
-from scda.models.files import atomic_file, real_path, write_errors
+from scda.models.files import atomic_file, real_path, remove_left_behind, write_errors
 from scda.models.names import UNKNOWN
-from scda.serve.files.class_folders import ONE_DISK, ClassFolders, check_mode, folder_names
+from scda.models.places import check_outside
+from scda.serve.files.class_folders import (
+    ONE_DISK,
+    ClassFolders,
+    check_mode,
+    folder_names,
+    is_readable,
+)
 from scda.serve.labelling.formats.lines import csv_lines
 from scda.serve.labelling.formats.rows import LabellingInfo, Row, Write
 
@@ -18,22 +24,36 @@ REVIEW = "review"  # folder of files for a person to review
 COLUMNS = ("path", "class_id", "label", "placed_at", "error_code")
 
 
-def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
+def check_sort(
+    folder: Path,
+    mode: str,
+    inputs: Sequence[Path],
+    training: Sequence[Path] = (),
+    *,
+    resumed: bool = False,
+) -> None:
     """Check that files can be sorted into a folder, before any work is done.
 
+    Args:
+        folder: Folder to sort into.
+        mode: One of copy, hardlink and symlink.
+        inputs: Files and folders to label.
+        training: Folders that the model was trained on: they would be read with it the next time.
+        resumed: Whether a killed labelling may have sorted files into it.
+
     Raises:
-        UsageError: If the folder is not empty, is inside an input or cannot be created, the mode
-            is unknown, or hard links would cross disks.
+        UsageError: If the folder is not empty, is inside a folder of images or cannot be created,
+            the mode is unknown, or hard links would cross disks.
     """
     check_mode(mode)
+    check_outside(folder, (*inputs, *training))
     place = real_path(folder)
-    for root in inputs:
-        if real_path(root) in (place, *place.parents):
-            raise UsageError(f"{folder}: inside {root}; expected a folder outside the inputs")
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(f"{folder}: is a link to nothing; expected a new or empty folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; expected a new or empty folder to sort into")
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: is not empty; expected a new or empty folder to sort into")
+    if not resumed:
+        _check_empty(folder)
     if not place.parent.is_dir():
         raise UsageError(
             f"{folder}: no folder {folder.parent}; expected a folder inside an existing one"
@@ -44,7 +64,9 @@ def check_sort(folder: Path, mode: str, inputs: Sequence[Path]) -> None:
 
 
 @contextmanager
-def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]:
+def sort_files(
+    folder: Path, mode: str, about: LabellingInfo, *, resumed: bool = False
+) -> Iterator[Write]:
     """Give a function that copies or links the files of rows into class folders.
 
     After an error everything is removed again.
@@ -53,14 +75,18 @@ def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]
         folder: New or empty folder that `check_sort` accepts.
         mode: One of copy, hardlink and symlink.
         about: Facts shared by all rows.
+        resumed: Whether a killed labelling with the same first rows sorted files into it.
 
     Raises:
-        UsageError: If a file cannot be copied or linked.
+        UsageError: If a file cannot be copied or linked, or the folder is not empty.
     """
+    if not resumed:
+        _check_empty(folder)
     is_new = not folder.exists()
     with write_errors(folder):
         folder.mkdir(exist_ok=True)
-    sorter = _Sorter(folder, mode, about)
+    remove_left_behind(folder / MANIFEST)
+    sorter = _Sorter(folder, mode, about, resumed=resumed)
     try:
         with atomic_file(folder / MANIFEST) as file:
             file.write(csv_lines([COLUMNS]))
@@ -81,13 +107,13 @@ def sort_files(folder: Path, mode: str, about: LabellingInfo) -> Iterator[Write]
 
 
 class _Sorter:
-    def __init__(self, folder: Path, mode: str, about: LabellingInfo) -> None:
+    def __init__(self, folder: Path, mode: str, about: LabellingInfo, *, resumed: bool) -> None:
         names = folder_names(
             {one.class_id: one.label for one in about.classes if one.kind != UNKNOWN},
             reserved=(MANIFEST, REVIEW, UNKNOWN),
         )
         self._of_class = {**{one.class_id: UNKNOWN for one in about.classes}, **names}
-        self._folders, self._about = ClassFolders(folder, mode), about
+        self._folders, self._about = ClassFolders(folder, mode, resumed=resumed), about
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -105,9 +131,14 @@ class _Sorter:
         try:
             return (*columns, self._folders.place(file, name).as_posix(), "")
         except UsageError:
-            if os.path.isfile(file):
+            if is_readable(file):
                 raise
             return (*columns, "", "unreadable")  # it vanished after it was labelled
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is not empty; expected a new or empty folder to sort into")
 
 
 def _on_one_disk(root: Path, place: Path) -> bool:

@@ -15,11 +15,7 @@ from scda.models.errors import UsageError
 from scda.models.files import real_path
 from scda.models.folders import Skipped, count_skipped, walk
 from scda.models.names import to_nfc
-from scda.serve.labelling.formats.registry import HEADS
 from scda.serve.labelling.journal import job_files
-from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
-
-_HEADS = (*HEADS, SUMMARY_HEAD)  # how an earlier output begins
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +60,7 @@ class LocalFiles:
         """Yield every selected file in sorted order, in constant memory.
 
         Raises:
-            UsageError: If an input cannot be read, or an output would replace an input.
+            UsageError: If an input cannot be read.
         """
         for name, path in self._all():
             if self.selection.includes(name):
@@ -117,13 +113,7 @@ class LocalFiles:
         # Names are compared first: resolving every path costs more than walking.
         if path.name not in self._output_names or real_path(path) not in self.outputs:
             return False
-        if not os.path.isfile(path):  # a link to the place of an output that is not there yet
-            return False
-        with path.open("rb") as file:
-            head = file.read(max(map(len, _HEADS)))
-        if head and not head.startswith(_HEADS):
-            raise UsageError(f"{path}: an output would replace a file that is to be labelled")
-        return True
+        return os.path.isfile(path)  # not a link to the place of an output that is not there yet
 
 
 def find_local_files(

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scda.models.bundle import NAMES, Manifest, read_manifest
+from scda.models.bundle import NAMES, Manifest, file_sha256, read_manifest
 from scda.models.errors import DataError, UsageError
 from scda.models.files import atomic_folder
 from scda.models.folders import visible_folders, walk
 from scda.models.names import Names, folder_label, read_names, to_nfc
 from scda.models.naming import Naming
+from scda.models.places import check_outside, training_folders
 from scda.serve.files.class_folders import ClassFolders, folder_names
 from scda.serve.files.target_images import TargetFolder, read_target_images
 from scda.serve.labelling.summary import by_label
@@ -29,6 +30,7 @@ class Promotion:
     unnamed: int  # images left out because their class has no name yet or is dropped
     unsure: int  # images left out because the model is not confident enough
     missing: int  # images that are no longer in the target folder
+    changed: int  # images whose file has another content than at the training
 
     def lines(self) -> list[str]:
         """Return the result as lines of text."""
@@ -39,6 +41,11 @@ class Promotion:
             *(
                 [f"{self.missing:8}  left out: no longer in the target folder"]
                 if self.missing
+                else []
+            ),
+            *(
+                [f"{self.changed:8}  left out: the file has changed since the training"]
+                if self.changed
                 else []
             ),
         ]
@@ -53,6 +60,17 @@ class _Image:
     path: str  # relative to `root`
     class_id: str
     confidence: float  # 0 to 1; 1 for a labelled source image
+    sha256: str = ""  # digest that the file must have; empty for any
+
+    @property
+    def file(self) -> Path:
+        """The file of the image."""
+        return self.root / self.path
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the file has another content than at the training."""
+        return bool(self.sha256) and file_sha256(self.file) != self.sha256
 
 
 def promote(
@@ -88,16 +106,19 @@ def promote(
     names = read_names(bundle / NAMES, manifest.class_ids)
     labels = _reviewed(manifest, names)
     images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
-    if out.exists():
+    check_outside(out, [path for path in (source, target, *training_folders(manifest.run)) if path])
+    if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists already; expected a new folder")
     reviewed = [image for image in images if image.class_id in labels]
     sure = [image for image in reviewed if image.confidence >= min_confidence]
-    there = [image for image in sure if (image.root / image.path).is_file()]
+    found = [image for image in sure if image.file.is_file()]
+    there = [image for image in found if not image.has_changed]
     if not there:
         raise DataError(
             f"none of the {len(images)} target images can be promoted: {len(reviewed)} have a "
             f"known or named class, {len(sure)} of these a confidence of at least "
-            f"{min_confidence}, and 0 of these are in the target folder"
+            f"{min_confidence}, {len(found)} of these are in the target folder, and 0 of these "
+            "have the content that they had at the training"
         )
     taken = there + (list(_of_source(source, manifest, names)) if source else [])
     _write(out, taken, labels, mode, on_progress)
@@ -105,7 +126,8 @@ def promote(
         counts=by_label(Counter((image.class_id, labels[image.class_id]) for image in taken)),
         unnamed=len(images) - len(reviewed),
         unsure=len(reviewed) - len(sure),
-        missing=len(sure) - len(there),
+        missing=len(sure) - len(found),
+        changed=len(found) - len(there),
     )
 
 
@@ -126,7 +148,14 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
         raise UsageError(f"{target}: no such folder; use --target DIR if the images have moved")
     files = TargetFolder(target)
     return [
-        _Image("target", target, files.path(one.path), names.resolve(one.class_id), one.confidence)
+        _Image(
+            "target",
+            target,
+            files.path(one.path),
+            names.resolve(one.class_id),
+            one.confidence,
+            one.sha256,
+        )
         for one in pictures
     ]
 
@@ -161,7 +190,7 @@ def _write(
         placer = ClassFolders(draft, mode)
         for done, image in enumerate(images, 1):
             label = labels[image.class_id]
-            place = placer.place(image.root / image.path, folders[image.class_id])
+            place = placer.place(image.file, folders[image.class_id])
             sure = f"{image.confidence:.6f}"
             writer.writerow(
                 (place.as_posix(), image.origin, image.path, image.class_id, label, sure)

@@ -7,7 +7,7 @@ import pytest
 
 from scda.adapt.data.features import extract
 from scda.adapt.data.image_files import Images
-from scda.adapt.data.scan import unreadable
+from scda.adapt.data.scan import read_headers
 from scda.models.errors import ImageError, ScdaError, UsageError
 from scda.models.images import read_file
 from scda.models.limits import LIMITS, ImageLimits
@@ -89,7 +89,7 @@ def test_training_reads_images_up_to_the_limits(
     photos: Path, tiny: TinyData, tmp_path: Path
 ) -> None:
     paths, limits = tuple(sorted(photos.iterdir())), ImageLimits(max_pixels=1600)
-    assert [bad.path.name for bad in unreadable(paths, limits)] == ["80.png"]
+    assert [bad.path.name for bad in read_headers(paths, limits)[1]] == ["80.png"]
     backbone, cache = load_backbone("conv4", weights=tiny.weights), tmp_path / "cache"
     for _ in range(2):  # also what the cache knows from a training with larger limits
         found = extract(paths, backbone, cache_folder=cache, limits=limits)

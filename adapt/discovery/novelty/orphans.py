@@ -26,7 +26,7 @@ from scda.models.index import Ids
 
 # Chosen on the development suite; docs/method.md says how well they hold.
 LEAST_EVIDENCE = 2.8  # nats times the images of a usual known class; less in all is nothing
-_LEAST_IMAGES = 3  # that form a class
+LEAST_IMAGES = 3  # that form a class
 _FLOOR = 0.03  # of a landing, where an image of the class has about 1
 _MOST = 4.0  # nats of evidence that one image gives
 _REACH = 0.7  # of the walk
@@ -43,6 +43,17 @@ class Orphans:
     evidence: Points  # (M,) nats; positive for new
     new: NDArray[np.bool_]  # (M,)
     total: float  # evidence of all new images per image of a usual known class, before the gate
+
+    @property
+    def why_not(self) -> str:
+        """What was found and expected, where too little of it means that nothing is new."""
+        if self.total < LEAST_EVIDENCE:
+            return (
+                f"the evidence for images of new classes is {self.total:.2f} "
+                f"(expected at least {LEAST_EVIDENCE})"
+            )
+        count = int((self.evidence > 0).sum())
+        return f"{count} target images look new (expected at least {LEAST_IMAGES} in a class)"
 
     @property
     def logits(self) -> Points:
@@ -82,7 +93,7 @@ def find_orphans(
     evidence = walked(posterior, evidence, nearest_others(target, _NEIGHBOURS))
     new = evidence > 0
     total = float(evidence[new].sum() / _usual_size(posterior[~new].argmax(axis=1)))
-    if gate and (total < LEAST_EVIDENCE or new.sum() < _LEAST_IMAGES):
+    if gate and (total < LEAST_EVIDENCE or new.sum() < LEAST_IMAGES):
         new = np.zeros_like(new)
     return Orphans(posterior, evidence, new, total)
 

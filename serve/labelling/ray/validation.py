@@ -8,6 +8,7 @@ from pyarrow.fs import FileType
 
 from scda.models.errors import DataError, UsageError
 from scda.models.files import real_path
+from scda.models.places import check_outside, check_replaceable
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
 from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri, list_stored
@@ -84,6 +85,8 @@ def check_output(outs: Sequence[str], inputs: Sequence[str]) -> str:
     (out,) = outs
     if any(_is_in(out, given) for given in inputs):
         raise UsageError(f"{out}: inside an input; expected a folder outside the inputs")
+    if not is_uri(out):
+        check_outside(Path(out), ())
     system, path = file_system_of(out)
     if system.get_file_info(path).type == FileType.File:
         raise UsageError(f"{out}: already exists; expected a new or empty folder")
@@ -104,13 +107,7 @@ def check_summary(path: Path | None) -> None:
         return
     if not path.parent.is_dir():
         raise UsageError(f"{path}: no folder {path.parent}; expected an existing folder")
-    if path.exists() and not (path.is_file() and _head(path) in (b"", HEAD)):
-        raise UsageError(f"{path}: exists and is not a summary; expected a new file")
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(HEAD))
+    check_replaceable(path, (HEAD,))
 
 
 def _is_in(inner: str, outer: str) -> bool:

@@ -95,7 +95,10 @@ def test_help_works_without_torch() -> None:
 
 def test_training_without_the_extra_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; from scda.adapt.cli.main import main; main()"
-    words = [sys.executable, "-c", code, "train", "--source", "x", "--target", "y", "--out", "z"]
+    for name in ("x", "y"):
+        (tmp_path / name).mkdir()
+    places = ("--source", tmp_path / "x", "--target", tmp_path / "y", "--out", tmp_path / "z")
+    words = [sys.executable, "-c", code, "train", *map(str, places)]
     refused(subprocess.run(words, capture_output=True, text=True), 2, "pip install 'scda[train]'")
 
 

@@ -14,8 +14,9 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from scda.adapt.data import features
-from scda.adapt.data.features import BATCH, Extracted, FeatureCache, extract
-from scda.models.errors import DataError, UsageError
+from scda.adapt.data.feature_cache import FeatureCache
+from scda.adapt.data.features import BATCH, Extracted, extract
+from scda.models.errors import UsageError
 from scda.models.images import read_file
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
@@ -151,7 +152,7 @@ def test_several_backbones_give_nothing_of_nothing(tmp_path: Path) -> None:
     assert extract([], both, cache_folder=tmp_path).features.shape == (0, both.width)
 
 
-def test_a_file_that_changes_between_two_backbones_is_told(
+def test_a_file_that_changes_between_two_backbones_is_left_out(
     images: list[Path], tmp_path: Path
 ) -> None:
     files = [weights(tmp_path, seed) for seed in (0, 1)]
@@ -162,8 +163,11 @@ def test_a_file_that_changes_between_two_backbones_is_told(
     def change(done: int) -> None:
         changing.write_bytes(images[done].read_bytes())
 
-    with pytest.raises(DataError, match=r"changing\.png: changed while"):
-        extract([changing], both, cache_folder=tmp_path, on_progress=change)
+    found = extract([images[1], changing], both, cache_folder=tmp_path, on_progress=change)
+    assert (found.paths, found.features.shape) == ([images[1]], (1, both.width))
+    assert [(bad.path, bad.code) for bad in found.rejected] == [(changing, "unreadable")]
+    alone = extract([images[1]], both, cache_folder=tmp_path)
+    np.testing.assert_array_equal(found.features, alone.features)
 
 
 def test_images_come_in_their_order_with_the_digests_of_their_bytes(
@@ -325,12 +329,12 @@ def cache(backbone: Backbone, tmp_path: Path) -> Iterator[FeatureCache]:
     opened.close()
 
 
-def test_what_is_in_the_cache_already_stays(cache: FeatureCache) -> None:
-    cache.add(["a"], np.ones((1, 3), np.float32))
-    cache.add(["a", "b"], np.full((2, 3), 2, np.float32))
+def test_what_is_in_the_cache_already_stays(cache: FeatureCache, backbone: Backbone) -> None:
+    cache.add(["a"], np.ones((1, backbone.width), np.float32))
+    cache.add(["a", "b"], np.full((2, backbone.width), 2, np.float32))
     assert cache.digests() == {"a", "b"}
-    assert cache.get("a").tolist() == [1, 1, 1]
-    assert cache.get("b").tolist() == [2, 2, 2]
+    assert set(cache.get("a").tolist()) == {1}
+    assert set(cache.get("b").tolist()) == {2}
 
 
 def test_every_vector_needs_its_digest(cache: FeatureCache) -> None:
@@ -339,21 +343,22 @@ def test_every_vector_needs_its_digest(cache: FeatureCache) -> None:
     assert cache.digests() == set()
 
 
-def test_a_writer_waits_for_another_process(cache: FeatureCache) -> None:
+def test_a_writer_waits_for_another_process(cache: FeatureCache, backbone: Backbone) -> None:
     script = (
         "import sqlite3, sys, time\n"
         "database = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
         "database.execute('BEGIN IMMEDIATE')\n"
-        "database.execute('INSERT INTO features VALUES (?, ?)', ('theirs', b'1234'))\n"
+        "row = ('theirs', bytes(int(sys.argv[2])))\n"
+        "database.execute('INSERT INTO features VALUES (?, ?)', row)\n"
         "print('locked', flush=True)\n"
         "time.sleep(0.4)\n"
         "database.execute('COMMIT')\n"
     )
-    command = [sys.executable, "-c", script, str(cache.path)]
+    command = [sys.executable, "-c", script, str(cache.path), str(4 * backbone.width)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
-        cache.add(["ours"], np.ones((1, 3), np.float32))
+        cache.add(["ours"], np.ones((1, backbone.width), np.float32))
     assert other.returncode == 0
     assert cache.digests() == {"ours", "theirs"}
 
@@ -367,27 +372,6 @@ def test_two_runs_at_once_share_one_cache(
     with ThreadPoolExecutor(2) as pool:
         forward, backward = pool.map(one, [images, images[::-1]])
     np.testing.assert_array_equal(backward.features[::-1], forward.features)
-
-
-def test_a_file_that_is_no_cache_is_named(
-    images: list[Path], backbone: Backbone, cache: FeatureCache
-) -> None:
-    cache.close()
-    cache.path.write_bytes(b"this is no database" * 100)
-    with pytest.raises(UsageError, match=r"\.sqlite: cannot use this feature cache: file is not"):
-        extract(images, backbone, cache_folder=cache.path.parent)
-
-
-def test_a_cache_damaged_inside_is_named(
-    images: list[Path], backbone: Backbone, cache: FeatureCache
-) -> None:
-    digests = [f"{i:064d}" for i in range(300)]
-    cache.add(digests, np.ones((300, backbone.width), np.float32))
-    cache.close()
-    data = cache.path.read_bytes()
-    cache.path.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096))
-    with pytest.raises(UsageError, match="cannot use this feature cache: database disk image"):
-        extract(images, backbone, cache_folder=cache.path.parent)
 
 
 def test_a_cache_folder_that_cannot_be_made_is_named(

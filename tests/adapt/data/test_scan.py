@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scda.adapt.data.scan import scan_source, scan_target, unreadable
+from scda.adapt.data.scan import read_headers, scan_source, scan_target
 from scda.models.errors import DataError, UsageError
 from scda.models.folders import Skipped
 from tests.bundles import picture
@@ -95,10 +95,10 @@ def test_headers_alone_tell_files_that_are_no_image(tmp_path: Path) -> None:
     (tmp_path / "empty.jpg").write_bytes(b"")
     (tmp_path / "text.jpg").write_bytes(b"hello")
     paths = (*sorted(tmp_path.iterdir()), tmp_path / "gone.jpg")
-    rejected = {bad.path.name: bad.code for bad in unreadable(paths)}
+    rejected = {bad.path.name: bad.code for bad in read_headers(paths)[1]}
     assert rejected == {
         "empty.jpg": "empty",
         "text.jpg": "not_an_image",
         "gone.jpg": "unreadable",
     }
-    assert all(bad.message and "\n" not in bad.message for bad in unreadable(paths))
+    assert all(bad.message and "\n" not in bad.message for bad in read_headers(paths)[1])

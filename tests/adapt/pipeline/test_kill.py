@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scda.adapt.data.dataset import Job
+from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.pipeline.run_reporter import RunReporter
 from scda.adapt.runs.folder import RunFolder

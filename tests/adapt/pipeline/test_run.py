@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scda.adapt.data.dataset import Job, plan
+from scda.adapt.data.dataset import plan
+from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runs.folder import RunFolder, clear
 from scda.adapt.runtime.progress import Reporter
@@ -342,23 +343,6 @@ def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
 def test_a_run_among_the_images_is_refused(tiny: TinyData, inside: str) -> None:
     with pytest.raises(UsageError, match="expected a folder outside the images"):
         run(tiny.job(tiny.root / inside / "run"))
-
-
-def test_an_image_that_vanishes_while_training_is_named(
-    tiny: TinyData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "target"
-    shutil.copytree(tiny.target, target)
-    whole = Runner.run
-
-    def run_stage(self: Runner, *what: Any) -> RunState:
-        shutil.rmtree(target, ignore_errors=True)
-        return whole(self, *what)
-
-    monkeypatch.setattr(Runner, "run", run_stage)
-    with pytest.raises(DataError, match=r"target/.*: changed while training"):
-        run(tiny.job(tmp_path / "run", target=target))
-    assert not (tmp_path / "run" / "bundle").exists()
 
 
 def test_file_names_that_are_not_utf8_survive(

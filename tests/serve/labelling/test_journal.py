@@ -172,7 +172,7 @@ def test_two_labellings_of_one_output_do_not_meet(
     def meet(done: int, total: int, failed: int) -> None:
         nonlocal refused
         for resume in (False, True):
-            with pytest.raises(UsageError, match="another labelling is writing it; wait"):
+            with pytest.raises(UsageError, match="another process is writing it; wait"):
                 run(predictor, images, out, resume=resume)
             refused += 1
 

@@ -157,7 +157,7 @@ def test_an_image_is_never_replaced_by_results(predictor: Predictor, images: Pat
     picture_file = images / "photo.csv"
     picture_file.write_bytes(picture("red"))
     for inputs in (images, picture_file):
-        with pytest.raises(UsageError, match=r"photo\.csv: an output would replace a file"):
+        with pytest.raises(UsageError, match=r"photo\.csv: exists and is not the output"):
             label(predictor, [inputs], [str(picture_file)])
     assert picture_file.read_bytes() == picture("red")
 
@@ -399,7 +399,7 @@ def test_a_summary_among_the_images_replaces_a_summary_only(
     again = label(predictor, [images], outs, options=options)
     assert first.num_files == again.num_files == 6
     assert json.loads((images / "summary.json").read_text()) == again.to_json()
-    with pytest.raises(UsageError, match=r"b\.jpg: an output would replace a file"):
+    with pytest.raises(UsageError, match=r"b\.jpg: exists and is not the output"):
         label(predictor, [images], outs, options=Options(summary=images / "b.jpg"))
     assert (images / "b.jpg").read_bytes() == picture("blue")
 

@@ -59,7 +59,7 @@ def test_named_and_known_classes_become_folders(bundle: Path, tmp_path: Path) ->
     promotion = promote(bundle, out)
     assert placed(out) == ["blue/a.jpg", "lemon_yellow/b-2.jpg", "lemon_yellow/b.jpg"]
     assert promotion == Promotion(
-        counts={"lemon/yellow": 2, "blue": 1}, unnamed=1, unsure=1, missing=0
+        counts={"lemon/yellow": 2, "blue": 1}, unnamed=1, unsure=1, missing=0, changed=0
     )
     assert (out / "blue/a.jpg").read_bytes() == picture("blue")
     rows = list(csv.DictReader((out / "manifest.csv").read_text().splitlines()))

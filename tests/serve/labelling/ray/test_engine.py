@@ -259,7 +259,7 @@ def test_the_command_uses_the_cluster_of_ray_address(
             {"options": Options(summary=Path("in/file"))},
             "file: exists and is not",
         ),
-        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: exists and is not"),
+        (["in"], ["rows"], {"options": Options(summary=Path("in"))}, "in: is no regular file"),
         (["in"], ["rows"], {"options": Options(summary=Path("none/s"))}, "none/s: no folder none"),
     ],
 )

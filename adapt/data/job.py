@@ -1,0 +1,40 @@
+"""A training job: its folders and configuration, and checks that take no time."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.data.scan import require_folder
+from scda.models.limits import LIMITS, ImageLimits
+from scda.models.networks.backbone_names import check_backbone
+from scda.models.places import check_outside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The folders and the configuration of a run, and whether it resumes or replaces one."""
+
+    source: Path
+    target: Path
+    out: Path
+    cache: Path  # folder of the feature cache
+    config: TrainConfig
+    recursive: bool = True
+    overwrite: bool = False
+    resume: bool = False
+    tensorboard: bool = False
+    limits: ImageLimits = LIMITS  # the largest image that is read
+
+
+def check_job(job: Job) -> None:
+    """Check the folders and the backbone of a job without reading any image.
+
+    Raises:
+        UsageError: If an input is not a folder, the run or the cache would be inside one, or there
+            is no such backbone.
+    """
+    require_folder(job.source, "source")
+    require_folder(job.target, "target")
+    for place in (job.out, job.cache):
+        check_outside(place, (job.source, job.target))
+    check_backbone(job.config.backbone, Path(job.config.weights) if job.config.weights else None)

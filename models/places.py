@@ -1,0 +1,105 @@
+"""Where a command may write: outside its inputs, and never over files that are not its own."""
+
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from scda.models.bundle import MANIFEST
+from scda.models.errors import UsageError
+from scda.models.files import real_path
+
+# What a run writes into its folder.
+RUN_FILES = (
+    "bundle",
+    "checkpoints",
+    "config.json",
+    "discovery.csv",
+    "images.csv",
+    "map.csv",
+    "metrics.jsonl",
+    "rejected.csv",
+    "report.html",
+    "tensorboard",
+)
+
+
+def check_outside(folder: Path, inputs: Iterable[Path]) -> None:
+    """Check that a folder to write is outside the images, where it would be read as one of them.
+
+    Args:
+        folder: Folder that will be written; it need not exist.
+        inputs: Folders and files of images.
+
+    Raises:
+        UsageError: If it is inside one of them, or part of a run or a bundle.
+    """
+    place = real_path(folder)
+    for given in inputs:
+        if any(place.is_relative_to(images) for images in _with_links(given)):
+            raise UsageError(f"{folder}: inside {given}; expected a folder outside the images")
+    _check_no_part_of_run(folder)
+
+
+def check_replaceable(path: Path, heads: tuple[bytes, ...]) -> None:
+    """Check that a file can be written without a loss: it is new, empty or an earlier output.
+
+    Args:
+        path: File that will be written or replaced.
+        heads: How the outputs of the command begin.
+
+    Raises:
+        UsageError: If it is anything else, or part of a run or a bundle.
+    """
+    _check_no_part_of_run(path)
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
+            raise UsageError(f"{path}: is {kind}; expected the name of a new file")
+        with path.open("rb") as file:
+            head = file.read(max(map(len, heads)))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"{path}: cannot replace the file: {error.strerror}") from None
+    if head and not head.startswith(heads):
+        raise UsageError(
+            f"{path}: exists and is not the output of an earlier call; expected a new file"
+        )
+
+
+def training_folders(run: Mapping[str, Any]) -> list[Path]:
+    """Return the source and target folders that a bundle's facts about its run name."""
+    return [Path(run[name]) for name in ("source", "target") if isinstance(run.get(name), str)]
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder has the config.json of a run, and not of another project."""
+    try:
+        fields = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and {"config", "data"} <= fields.keys()
+
+
+def _check_no_part_of_run(path: Path) -> None:
+    place = real_path(path.parent) / path.name
+    for folder in (place, *place.parents):
+        if (folder / MANIFEST).is_file():
+            raise UsageError(f"{path}: inside the bundle {folder}; expected a place outside of it")
+    for folder in place.parents:
+        part = place.relative_to(folder).parts[0]
+        if part in RUN_FILES and is_run(folder):
+            raise UsageError(f"{path}: {part} is a part of the run {folder}; expected another name")
+
+
+def _with_links(images: Path) -> Iterator[Path]:
+    """Yield the place of an input, and of the folders linked in it: class folders may be links."""
+    yield real_path(images)
+    # What cannot be read is told where it is read. Other than a path, an entry knows its kind.
+    with suppress(OSError), os.scandir(images) as entries:
+        yield from (real_path(Path(one)) for one in entries if one.is_symlink() and one.is_dir())
