@@ -77,7 +77,7 @@ def test_no_image_called_known() -> None:
     found = measure(outcome(np.full(len(TRUTH), KNOWN)))
     for name in ("nearest_called_known", "knn_agreement", "prototype_agreement", "evenness"):
         assert found[name] == 0, name
-    assert KNOWN_ERROR.error(found) == 1
+    assert KNOWN_ERROR.error(found) > 0.95
 
 
 def test_two_target_images_are_enough() -> None:
