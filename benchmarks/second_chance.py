@@ -3,10 +3,11 @@
     python -m benchmarks.second_chance --data DIR --out FILE.jsonl [--tasks PATTERN …] [--seeds N]
         [--labels N] [--list FILE] [--cache DIR] [--jobs N]
 
-Runs every task with `robust`, with another backbone, and with the preset `accurate`; and each of
-them again after a person has labelled a few images of the target. These images are chosen without
-a label, one in each of N clusters; those of known classes join the source. All runs of a
-backbone are scored without them. Appends to the file, and skips what it already contains.
+Runs every task with `robust`, with another backbone, and with the preset `accurate`; with the two
+presets also after a person has labelled a few images of the target. These images are chosen
+without a label, one in each of N clusters; those of known classes join the source, and if there
+are others, `--novel yes` says so. All runs of a backbone are scored without them. Appends to the
+file, and skips what it already contains.
 """
 
 import argparse
@@ -44,6 +45,7 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "lite2": {"backbone": "lite2"},
     "accurate": {"preset": "accurate"},
 }
+_LABELLED = ("robust", "accurate")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +66,8 @@ def _measure(options: argparse.Namespace) -> None:
     wanted: list[results.Key] = []
     for name, changes in _CHANGES.items():
         plans = {
-            labels: _plan(tasks, options, name, changes, labels) for labels in (0, options.labels)
+            labels: _plan(tasks, options, name, changes, labels)
+            for labels in (0, options.labels)[: 2 if name in _LABELLED else 1]
         }
         wanted += [results.key(run.name) for plan in plans.values() for run in plan]
         done = {results.key(record) for record in results.read(options.out)}
@@ -107,14 +110,16 @@ def measure(run: Run, inputs: Inputs, *, count: int, joins: bool) -> Record:
         run: Run to do.
         inputs: Features of both domains.
         count: Number of images that a person labels.
-        joins: Whether those of known classes join the source.
+        joins: Whether those of known classes join the source, and others set `novel`.
     """
-    truth, num_known = np.array(run.lists.truth), run.lists.num_known
+    truth, num_known, config = np.array(run.lists.truth), run.lists.num_known, run.config
     with threadpool_limits(1):
         rows = representatives(inputs.target.numpy(), count, seed=run.config.seed)
         if joins:
-            inputs = with_labels(inputs, rows[truth[rows] < num_known], truth)
-        trained = runs.train(inputs, run.config)
+            known = truth[rows] < num_known
+            inputs = with_labels(inputs, rows[known], truth)
+            config = config if known.all() else replace(config, novel="yes")
+        trained = runs.train(inputs, config)
     others = np.setdiff1d(np.arange(len(truth)), rows)
     return {**run.name, **runs.scores(_of_rows(trained, others), truth[others], num_known)}
 
