@@ -28,7 +28,7 @@ _BENCHMARK = {**_PAPER, "backbone": "resnet50", "finetune": "all", "lr": 1e-3, "
 
 PRESETS: dict[str, dict[str, Any]] = {
     "robust": {},
-    "accurate": {"backbone": "lite0+lite2"},  # more accurate, and three times as slow
+    "accurate": {"backbone": "lite0+lite2"},  # three times as slow in labelling
     "paper": _PAPER,
     "office31": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 40},
     "office-home": {**_BENCHMARK, "batch_size": 32, "rounds": 400, "k_max": 120},
