@@ -4,13 +4,13 @@
 
 Reads the results of `benchmarks.suite` and prints a table by family. A class is bad if most of its
 images are of a known class, or if no true class has half of them. The limits of stability and leak
-are those with the best balanced accuracy, mean over families; each family is judged by the limits
-that the other families chose.
+are those with the best balanced accuracy; each family is judged by the limits that the other
+families chose.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -102,26 +102,23 @@ def report(families: dict[str, list[Judged]]) -> str:
 
 
 def best_limits(families: dict[str, list[Judged]]) -> Limits:
-    """Return the limits with the best balanced accuracy, mean over families."""
+    """Return the limits with the best balanced accuracy.
+
+    It is the mean of two shares, each a mean over families: of bad classes that are doubtful, and
+    of good ones that are not.
+    """
     candidates = [Limits(*pair) for pair in product(_STABILITIES.tolist(), _LEAKS.tolist())]
-    return max(
-        candidates,
-        key=lambda limits: mean(
-            _balanced(limits.doubtful(classes), _bad(classes)) for classes in families.values()
-        ),
-    )
+    return max(candidates, key=lambda limits: _balanced_accuracy(limits, families))
 
 
-def _balanced(doubtful: NDArray[np.bool_], bad: NDArray[np.bool_]) -> float:
-    """Return the mean of the shares of bad and of good classes that are told."""
-    return mean(_shares(doubtful, bad))
-
-
-def _shares(doubtful: NDArray[np.bool_], bad: NDArray[np.bool_]) -> Iterator[float]:
-    if bad.any():
-        yield float(doubtful[bad].mean())
-    if not bad.all():
-        yield float((~doubtful[~bad]).mean())
+def _balanced_accuracy(limits: Limits, families: dict[str, list[Judged]]) -> float:
+    told: dict[bool, list[float]] = {True: [], False: []}
+    for classes in families.values():
+        right = limits.doubtful(classes) == _bad(classes)
+        for kind, shares in told.items():
+            if (of_kind := _bad(classes) == kind).any():
+                shares.append(float(right[of_kind].mean()))
+    return mean(mean(shares) for shares in told.values() if shares)
 
 
 def _bad(classes: Sequence[Judged]) -> NDArray[np.bool_]:

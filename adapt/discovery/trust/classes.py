@@ -12,7 +12,7 @@ from scda.models.trust import ClassTrust, Doubt
 
 # Chosen on the development suite; benchmarks/results/class-trust.md says how well they hold.
 MIN_STABILITY = 0.85
-MAX_LEAK = 0.06
+MAX_LEAK = 0.08
 _DIGITS = 4  # number of decimals, so that a measure is the same on every machine
 
 
