@@ -97,7 +97,7 @@ def _import_ray() -> ModuleType:
     try:
         import ray.data
     except ModuleNotFoundError as error:
-        if error.name != "ray":
+        if error.name not in ("ray", "ray.data"):
             raise
         raise UsageError("Ray is not installed; run pip install 'scda[ray]'") from None
     return ray
@@ -123,8 +123,10 @@ def _connect(ray: ModuleType, address: str | None) -> None:
             log_to_driver=False,
             **({} if address else local),
         )
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # a machine that is too busy to start has no class of its own
         first = str(error).strip().partition("\n")[0]
+        if not address:
+            raise ScdaError(f"Ray cannot start on this machine: {first}") from error
         raise UsageError(f"RAY_ADDRESS {address}: no cluster answers: {first}") from None
     with suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, handler)  # the handler of Ray would set its own exit code

@@ -307,6 +307,20 @@ def test_an_address_where_no_cluster_is_is_named_at_once(monkeypatch: pytest.Mon
         pass
 
 
+def test_a_machine_too_busy_to_start_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(*given: Any, **more: Any) -> None:
+        raise Exception("The current node timed out during startup.\nMore of it.")
+
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with (
+        pytest.raises(ScdaError, match="Ray cannot start on this machine: The current node timed"),
+        ray_cluster(),
+    ):
+        pass
+
+
 def test_actors_get_gpus_where_there_are_some() -> None:
     with_gpus: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0, "GPU": 2.0})
     without: Any = SimpleNamespace(cluster_resources=lambda: {"CPU": 8.0})
