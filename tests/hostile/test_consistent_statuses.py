@@ -28,8 +28,8 @@ def test_where_nothing_is_new_no_new_class_is_doubted(status: str) -> None:
     ("evidence", "total", "said"),
     [
         ([4.0, 4.0, -1.0], LEAST_EVIDENCE + 1, "2 target images look new (expected at least 3 in"),
-        ([1.0, -1.0, -1.0], 0.5, "is 0.50 (expected at least 2.5)"),
-        ([-1.0, -1.0, -1.0], 0.0, "is 0.00 (expected at least 2.5)"),
+        ([1.0, -1.0, -1.0], 0.5, f"is 0.50 (expected at least {LEAST_EVIDENCE})"),
+        ([-1.0, -1.0, -1.0], 0.0, f"is 0.00 (expected at least {LEAST_EVIDENCE})"),
     ],
 )
 def test_the_verdict_names_what_did_not_suffice(
