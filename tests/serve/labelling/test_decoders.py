@@ -148,8 +148,8 @@ from scda.serve.labelling.label import label
 bundle, images, out = map(Path, sys.argv[1:])
 started = decoders._started
 
-def noted(preprocessing):
-    process = started(preprocessing)
+def noted(*what):
+    process = started(*what)
     print(process.pid, flush=True)
     return process
 
