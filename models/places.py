@@ -12,6 +12,7 @@ from scda.models.bundle import MANIFEST
 from scda.models.errors import UsageError
 from scda.models.files import real_path
 
+_END_BYTES = 1 << 16  # the metadata of a Parquet file is in its end
 # What a run writes into its folder.
 RUN_FILES = (
     "bundle",
@@ -44,12 +45,12 @@ def check_outside(folder: Path, inputs: Iterable[Path]) -> None:
     _check_no_part_of_run(folder)
 
 
-def check_replaceable(path: Path, heads: tuple[bytes, ...]) -> None:
+def check_replaceable(path: Path, heads: Mapping[bytes, bytes]) -> None:
     """Check that a file can be written without a loss: it is new, empty or an earlier output.
 
     Args:
         path: File that will be written or replaced.
-        heads: How the outputs of the command begin.
+        heads: How the outputs of the command begin, and what the end of each contains.
 
     Raises:
         UsageError: If it is anything else, or part of a run or a bundle.
@@ -62,11 +63,13 @@ def check_replaceable(path: Path, heads: tuple[bytes, ...]) -> None:
             raise UsageError(f"{path}: is {kind}; expected the name of a new file")
         with path.open("rb") as file:
             head = file.read(max(map(len, heads)))
+            file.seek(max(0, status.st_size - _END_BYTES))
+            end = file.read()
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"{path}: cannot replace the file: {error.strerror}") from None
-    if head and not head.startswith(heads):
+    if head and not any(head.startswith(one) and heads[one] in end for one in heads):
         raise UsageError(
             f"{path}: exists and is not the output of an earlier call; expected a new file"
         )

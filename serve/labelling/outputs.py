@@ -28,7 +28,7 @@ from scda.serve.labelling.sorting import check_sort, sort_files
 from scda.serve.labelling.summary import HEAD as SUMMARY_HEAD
 
 STDOUT = "-"
-EARLIER = (*HEADS, SUMMARY_HEAD)  # how an output of an earlier labelling begins
+EARLIER = HEADS | {SUMMARY_HEAD: b""}  # how an output of an earlier labelling begins, and ends
 
 
 @dataclass(frozen=True, kw_only=True)

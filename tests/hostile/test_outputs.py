@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from scda.adapt.data.job import check_job
@@ -103,6 +105,20 @@ def test_the_list_of_files_is_no_output(predictor: Predictor, tmp_path: Path) ->
             label(predictor, [], [str(name)], files_from=str(listed))
 
 
+def test_a_table_of_another_program_is_no_earlier_output(
+    predictor: Predictor, run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"customer": ["years of work"]}), out)
+    before = out.read_bytes()
+    with pytest.raises(UsageError, match="not the output of an earlier call"):
+        label(predictor, [tmp_path / "photos"], [str(out)])
+    assert out.read_bytes() == before
+    out.unlink()
+    for _ in range(2):
+        label(predictor, [tmp_path / "photos"], [str(out)])
+
+
 def test_earlier_outputs_are_replaced(predictor: Predictor, run: Path, tmp_path: Path) -> None:
     out, summary = run / "labels.csv", run / "summary.json"
     out.touch()
@@ -193,7 +209,7 @@ def test_every_part_of_a_run_is_known(run: Path) -> None:
 def test_a_project_with_a_config_of_its_own_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"name": "thesis"}')
     check_outside(tmp_path / "bundle", [])
-    check_replaceable(tmp_path / "rejected.csv", (b"x",))
+    check_replaceable(tmp_path / "rejected.csv", {b"x": b""})
 
 
 def contents(root: Path) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from scda.models.files import printable
 from scda.serve.labelling.formats.rows import COLUMNS, LabellingInfo, Row, Write
 
 HEAD = b"PAR1"
+MARK = b"scda_model_id"  # in the metadata of every file
 ROW_GROUP = 16_384  # rows; about 15 MB of memory
 _AT_ONCE = 256  # rows; smaller batches spend more memory on columns than on values
 
@@ -37,7 +38,7 @@ SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 def schema_of(model_id: str, names_version: int) -> pa.Schema:
     """Return the schema of a file, with the model in its metadata."""
     metadata = {
-        "scda_model_id": model_id,
+        MARK.decode(): model_id,
         "scda_schema_version": str(SCHEMA_VERSION),
         "names_version": str(names_version),
     }

@@ -24,12 +24,13 @@ class Format:
     )
     beside_ending: str = ""
     beside_head: bytes = b""
+    mark: bytes = b""  # in the end of every file, where other programs write files of this head
 
 
 FORMATS = {
     ".csv": Format(lines.write_csv, lines.CSV_HEAD),
     ".jsonl": Format(lines.write_jsonl, lines.JSONL_HEAD),
-    ".parquet": Format(parquet.write_parquet, parquet.HEAD),
+    ".parquet": Format(parquet.write_parquet, parquet.HEAD, mark=parquet.MARK),
     ".labelstudio.json": Format(
         labelstudio.write_tasks,
         labelstudio.HEAD,
@@ -41,8 +42,10 @@ FORMATS = {
 }
 EMBEDDINGS = {".npy": Format(embeddings.write_npy, embeddings.HEAD)}
 _ALL = (*FORMATS.values(), *EMBEDDINGS.values())
-_heads = (head for one in _ALL for head in (one.head, one.beside_head) if head)
-HEADS = tuple(_heads)
+# How files begin, and what the end of each contains.
+HEADS = {one.head: one.mark for one in _ALL} | {
+    one.beside_head: b"" for one in _ALL if one.beside_head
+}
 
 
 def ending(path: Path, formats: Mapping[str, Format]) -> str | None:

@@ -107,7 +107,7 @@ def check_summary(path: Path | None) -> None:
         return
     if not path.parent.is_dir():
         raise UsageError(f"{path}: no folder {path.parent}; expected an existing folder")
-    check_replaceable(path, (HEAD,))
+    check_replaceable(path, {HEAD: b""})
 
 
 def _is_in(inner: str, outer: str) -> bool:

@@ -111,7 +111,7 @@ def test_every_format_has_a_row_per_file(tmp_path: Path) -> None:
     assert len(json.loads(labels.read_bytes())["labels"]) == 2
     assert len(np.load(tmp_path / "rows.npy")) == 2
     for path in written(list(map(str, outs)), options):
-        assert path.read_bytes().startswith(HEADS), path
+        assert path.read_bytes().startswith(tuple(HEADS)), path
 
 
 def sort_and_fail_at_the_end(folder: Path) -> None:
