@@ -132,6 +132,11 @@ DEAF = {
         "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start()\n"
         "    time.sleep(60)"
     ),
+    "what is taken down at the end": (
+        "import sys, time; late = lambda self, sleep=time.sleep: sleep(60)\n"
+        "    sys.late = type('Late', (), {'__del__': late})()\n"
+        "    time.sleep(60)"
+    ),
 }
 PROGRAM = """
 import typer
