@@ -166,7 +166,7 @@ def only_writer(path: Path, *, lock_file: Path | None = None) -> Iterator[None]:
     with lock(path, file=lock_file) as is_ours:
         if not is_ours:
             raise UsageError(
-                f"{path}: another process is writing it; wait for it, or pass another --out"
+                f"{path}: another process is writing it; wait for it, or write elsewhere"
             )
         yield
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from scda.models.errors import UsageError
+from scda.models.errors import GateError, UsageError
 
 MAX_BYTES = 64 * 2**20
 MAX_PIXELS = 50_000_000  # width x height as the header states them
@@ -35,10 +35,16 @@ class ImageLimits:
 
         Args:
             run: The facts about the run in a bundle or in config.json; old ones have no limits.
+
+        Raises:
+            GateError: If these are no limits.
         """
-        stated = run.get("limits", {})
-        names = [field.name for field in fields(cls) if field.name in stated]
-        return cls(**{name: int(stated[name]) for name in names})
+        try:
+            stated = dict(run.get("limits", {}))
+            names = [field.name for field in fields(cls) if field.name in stated]
+            return cls(**{name: int(stated[name]) for name in names})
+        except (OverflowError, TypeError, ValueError, UsageError) as error:
+            raise GateError(f"the limits of the training are damaged: {error}") from None
 
 
 LIMITS = ImageLimits()

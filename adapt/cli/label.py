@@ -216,8 +216,11 @@ def _label_locally(job: _Job, reporter: "Reporter", workers: int | None) -> "Sum
 
 def _label_on_ray(job: _Job, reporter: "Reporter") -> "Summary":
     from scda.serve.labelling.ray.engine import label_on_ray
+    from scda.serve.labelling.ray.validation import check_output, check_summary
     from scda.serve.labelling.throughput import Throughput
 
+    check_output(job.outs, job.images)  # before the model is loaded, which takes seconds
+    check_summary(job.options.summary)
     predictor = load(job.bundle, provider="cpu", threads=job.threads)  # the driver may have no GPU
     with reporter:
         return label_on_ray(

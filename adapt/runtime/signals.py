@@ -88,7 +88,8 @@ def ended_within(seconds: float, last_words: Callable[[], object]) -> Iterator[N
         last_words: Called before the process is ended inside the block.
     """
     heard, wake = os.pipe()
-    os.set_blocking(wake, False)
+    if os.name != "nt":  # there, Python 3.11 cannot, and need not
+        os.set_blocking(wake, False)
     terminated, left = threading.Event(), threading.Event()
 
     def watch() -> None:

@@ -8,7 +8,7 @@ import pytest
 from scda.adapt.data.features import extract
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import read_headers
-from scda.models.errors import ImageError, ScdaError, UsageError
+from scda.models.errors import GateError, ImageError, ScdaError, UsageError
 from scda.models.images import read_file
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import load_backbone
@@ -106,6 +106,12 @@ def test_a_training_says_its_limits_to_what_comes_later() -> None:
     stated = ImageLimits.of_run({"limits": {"max_bytes": 5, "max_pixels": 7, "later": 1}})
     assert stated == ImageLimits(max_bytes=5, max_pixels=7)
     assert ImageLimits.of_run({"config": {}}) == LIMITS
+
+
+@pytest.mark.parametrize("limits", [5, None, "x", {"max_bytes": None}, {"max_pixels": 2**40}])
+def test_damaged_limits_of_a_training_are_one_line(limits: object) -> None:
+    with pytest.raises(GateError, match="the limits of the training are damaged"):
+        ImageLimits.of_run({"limits": limits})
 
 
 def test_a_stored_image_has_the_limit_of_bytes(photos: Path) -> None:

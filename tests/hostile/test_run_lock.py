@@ -17,7 +17,7 @@ from scda.models.errors import UsageError
 from scda.models.files import atomic_folder, lock, lock_path, remove_left_behind
 from tests.conftest import TinyData
 
-HELD = "another process is writing it; wait for it, or pass another --out"
+HELD = "another process is writing it; wait for it, or write elsewhere"
 _HOLD = """
 import sys, time
 from pathlib import Path

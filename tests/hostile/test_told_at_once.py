@@ -62,6 +62,7 @@ def test_a_wrong_option_is_told_at_once(tmp_path: Path) -> None:
         [*label, "--out", str(bundle / "names.csv")],
         [*label, "--sort-into", str(photos / "sorted")],
         [*label, "--sort-into", str(tmp_path / "sorted"), "--mode", "move"],
+        [*label, "--engine", "ray", "--out", str(tmp_path / "rows.csv")],
         ["label", str(bundle), "nope", "--out", str(tmp_path / "rows.csv")],
         ["evaluate", "nope", str(photos)],
         ["evaluate", str(bundle), "nope"],
