@@ -212,7 +212,7 @@ def test_the_page_shows_what_training_doubted(folder: Path, chromium: Browser) -
     status = ("weak transfer", "strange")
     predictor.manifest = dataclasses.replace(predictor.manifest, status=status)
     with running(app_for(predictor)) as address, opened(chromium, address) as page:
-        expect(page.locator("#status")).to_contain_text("weak transfer (target images resemble")
+        expect(page.locator("#status")).to_contain_text("weak transfer (many target images")
         expect(page.locator("#status")).to_contain_text("), strange.")
 
 
