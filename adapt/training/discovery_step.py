@@ -17,7 +17,7 @@ from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
-from scda.adapt.discovery.novelty.orphans import find_orphans
+from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
@@ -44,8 +44,8 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
     decided = _propagated(logits, domains, config)
     of_known = _propagated(logits[:, :num_known], domains, config)
     if before is None and config.novelty == "orphans":
-        decided, verdict = _by_orphans(decided, domains, config)
-        of_known = decided[:, :num_known]
+        orphans, verdict = _orphans(decided, domains, config)
+        decided, of_known = orphans.logits, orphans.known_logits
     if verdict or (config.novel == "no" and not config.k):
         return closed(of_known, verdict)
     found = discover(decided, features, domains.target.numpy(), num_known=num_known, config=config)
@@ -77,18 +77,18 @@ def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -
     return replace(state, discovery=found, networks=_with_outputs(state.networks, kept))
 
 
-def _by_orphans(
+def _orphans(
     logits: Points, domains: Domains, config: TrainConfig
-) -> tuple[Points, Finding | None]:
-    """Return the decision as logits, (M, K + 1), and the verdict if nothing is new."""
+) -> tuple[Orphans, Finding | None]:
+    """Return the decision about every image, and the verdict if nothing is new."""
     source, target = domains.whitened
     graph = domains.graph if config.whitens else neighbour_graph(target)
     gate = config.novel == "auto" and not config.k
     labels = domains.source.labels.numpy()
     orphans = find_orphans(source, labels, target, graph, logits, gate=gate)
     if orphans.new.any() or not gate:
-        return orphans.logits, None
-    return orphans.logits, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)
+        return orphans, None
+    return orphans, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)
 
 
 def _with_outputs(networks: Networks, kept: np.ndarray) -> Networks:

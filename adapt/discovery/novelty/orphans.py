@@ -56,6 +56,11 @@ class Orphans:
         return f"{count} target images look new (expected at least {LEAST_IMAGES} in a class)"
 
     @property
+    def known_logits(self) -> Points:
+        """Log-probabilities of the known classes, (M, K), also of images that are new."""
+        return np.asarray(np.log(np.maximum(self.posterior, 1e-12)), np.float32)
+
+    @property
     def logits(self) -> Points:
         """The decision as log-probabilities, (M, K + 1); the last output is new."""
         known = self.posterior * ~self.new[:, None]

@@ -10,7 +10,7 @@ from scda.models.trust import Trust
 _DIGITS = 4  # number of decimals
 _WHAT_HELPS = (
     "label about twenty target images that differ from each other, add those of known classes to "
-    "the source, and train again"
+    "the source, and train again, with --novel yes if there are others"
 )
 
 

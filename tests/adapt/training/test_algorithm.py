@@ -20,6 +20,7 @@ from scda.adapt.discovery.counting.estimators import ESTIMATORS
 from scda.adapt.discovery.discover import Discovery, discover
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency
+from scda.adapt.discovery.novelty.orphans import Orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.discovery.selection import Candidates
 from scda.adapt.evaluation.metrics import Labels, acc_novel, open_set
@@ -215,6 +216,19 @@ def test_no_new_class_is_wanted_and_none_is_given() -> None:
     assert found.adapted.discovery is not None
     assert found.adapted.discovery.k_star == 0
     assert found.stages[-1].unknown_share == 0
+
+
+def test_where_no_new_class_is_wanted_images_that_look_new_join_the_class_they_resemble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    resembled = np.arange(len(TARGET.labels)) % KNOWN
+    posterior = (0.7 * np.eye(KNOWN)[resembled] + 0.1).astype(np.float32)
+    new = np.ones(len(resembled), bool)
+    orphans = Orphans(posterior, np.ones(len(resembled), np.float32), new, 9.0)
+    monkeypatch.setattr(discovery_step, "find_orphans", lambda *arguments, gate: orphans)
+    found = run(config(novel="no", rounds=1, pretrain_steps=2, round_steps=2)).adapted.discovery
+    assert found is not None
+    assert (found.candidates.known_labels == resembled[found.candidates.known]).all()
 
 
 def test_of_a_target_without_new_classes_nothing_is_said_where_none_is_wanted() -> None:

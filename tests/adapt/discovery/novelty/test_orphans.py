@@ -100,6 +100,7 @@ def test_the_decision_as_logits_selects_new_images_and_sure_known_ones() -> None
     assert candidates.known.tolist() == [0, 2]
     assert candidates.known_labels.tolist() == [0, 1]
     assert candidates.implicit.tolist() == [3]
+    assert np.allclose(np.exp(found.known_logits), posterior)  # of new images, too
 
 
 def test_landing_without_neighbours_is_its_definition() -> None:
