@@ -168,7 +168,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tasks", nargs="+", default=[], help="names of tasks in place of the best and worst")
     add("--list", type=Path, default=DEVELOPMENT, help="list of tasks (the development suite)")
     add("--seed", type=int, default=0, help="seed of the runs (0)")
-    add("--preset", default="robust", help="robust (default) or paper")
+    add("--preset", default="robust", help="robust (default), accurate or paper")
     add("--set", nargs="+", action="extend", default=[], metavar="OPTION=VALUE", help="as the runs")
     add("--cache", type=Path, default=user_cache() / "features", help="folder of cached features")
     return parser

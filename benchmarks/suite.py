@@ -218,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"{OWN} (default) or other methods, {', '.join(METHODS)}",
     )
-    add("--preset", default="robust", help="robust (default) or paper")
+    add("--preset", default="robust", help="robust (default), accurate or paper")
     add(
         "--set",
         nargs="+",

@@ -3,7 +3,6 @@
 
 const STATUS_MEANS = {
   "nothing new found": "training found no class that the source lacks",
-  "few new images": "few target images are unlike the known classes",
   "weak transfer": "many target images of known classes are expected to be wrong",
   doubtful: "more target images than usual are expected to be wrong",
   collapsed: "almost every target image was predicted as one kind, known or new",
