@@ -1,22 +1,21 @@
-"""Train the demo's backbone on the printed digits 0-5 alone, without target images."""
+"""Train the demo's backbone on printed digits 0-5 and letters, without target images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from PIL import Image
 from safetensors.torch import save
 from torch import nn
 from torch.nn import functional
 
-from scda.adapt.demo.data import DIGITS
+from scda.adapt.demo.data import DIGITS, Pixels
 from scda.adapt.demo.strokes import SIDE
 from scda.models.files import write_atomically
 from scda.models.networks.conv4 import Conv4
 
-Pictures = list[npt.NDArray[np.uint8]]
+Pictures = list[Pixels]
 
 _BATCH = 128
 _STEPS = 500
@@ -24,13 +23,21 @@ _LEARNING_RATE = 3e-3
 
 
 def train_backbone(
-    source: Path, out: Path, *, seed: int, on_step: Callable[[int, int], None]
+    source: Path,
+    out: Path,
+    *,
+    letters: Sequence[Pictures],
+    seed: int,
+    on_step: Callable[[int, int], None],
 ) -> None:
-    """Train Conv4 to name printed digits and write its weights.
+    """Train Conv4 to name printed digits and letters, and write its weights.
+
+    Six digits alone would teach it little of what tells other shapes apart.
 
     Args:
         source: Folder of `write_printed_digits`: `0/*.png` ... `5/*.png`, 32x32 pixels each.
         out: The safetensors file with Conv4's state dict; replaced in one step at the end.
+        letters: Images of each further class, as `draw_printed_letters` returns them; may be empty.
         seed: The same seed and thread count give the same weights.
         on_step: Called after every step with the number of finished steps and of all steps.
 
@@ -38,13 +45,15 @@ def train_backbone(
         FileNotFoundError: If the folder of a digit is missing or has no image.
         ValueError: If an image does not have 32x32 pixels.
     """
-    pixels, labels = _join(_read_source(source))
+    pixels, labels = _join([*_read_source(source), *letters])
     generator = torch.Generator().manual_seed(seed)
     backbone = Conv4()
     network = nn.Sequential(backbone, nn.Linear(backbone.num_features, int(labels.max()) + 1))
     _initialise(network, generator)
+    network.to(memory_format=torch.channels_last)  # a third faster on a CPU
     _fit(network, (pixels - 127) / 128, labels, generator, on_step)
-    write_atomically(out, save(backbone.state_dict()))
+    weights = {name: tensor.contiguous() for name, tensor in backbone.state_dict().items()}
+    write_atomically(out, save(weights))
 
 
 def _read_source(source: Path) -> list[Pictures]:
@@ -119,4 +128,4 @@ def _augment(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     gain = 1 + 0.15 * noise(count, 1, 1, 1)
     inked = (warped + 1) * gain - 1 + 0.06 * noise(count, 1, 1, 1)
     noisy = inked.clamp(-1, 1) + 0.08 * noise(count, 1, height, width)
-    return noisy.expand(-1, 3, -1, -1)
+    return noisy.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last)

@@ -8,8 +8,8 @@ counted in 4x4 blocks to 8x8 cells of 0-16, and enlarged to a 32x32 grey image, 
 
 The sizes of the warp, the layers of the backbone and its number of steps were chosen by the
 accuracy on the target (above all for the printed 1: fonts give it a short flag or a foot,
-handwriting a long flag). The figures of the demo are therefore optimistic. No target image or
-label is trained on.
+handwriting a long flag). The figures of the demo are therefore optimistic. The letters and the bare
+stroke of some 1s were chosen on other digits. No target image or label is trained on.
 """
 
 import hashlib
@@ -17,12 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 from sklearn.datasets import load_digits
 
 from scda.adapt.demo.strokes import Floats, draw_strokes, enlarge, glyph_strokes
 
+Pixels = npt.NDArray[np.uint8]
+
 DIGITS = "012345"
+# Further classes of the backbone's training, no digit among them. Left out: what print tells from a
+# digit or from another letter hardly or not at all (I, l, O, S, c, i ...).
+LETTERS = "ABCDEFGHJKLMNPQRTUVWXYZabdefghkmnpqrtuwy&?$%@#*+=<>"
 
 # Each face: a font file and the code point of its zero (STIX keeps its sans-serif digits apart).
 # Left out: dotted zeros (DejaVu Sans Mono), outlined digits and old-style ones (cmmi10).
@@ -68,6 +74,21 @@ def write_printed_digits(folder: Path, *, per_class: int, seed: int) -> None:
             image.save(folder / digit / f"{index:04d}.png")
 
 
+def draw_printed_letters(*, per_class: int, seed: int) -> list[list[Pixels]]:
+    """Draw printed letters and signs, which the backbone learns to tell apart beside the digits.
+
+    Args:
+        per_class: Number of images of each letter.
+        seed: The same seed draws the same images.
+
+    Returns:
+        For each of `LETTERS` its grey images, uint8 (32, 32) each.
+    """
+    generator = np.random.default_rng(seed + 1000)
+    fonts = [font for font, zero in _FACES if zero == ord("0")]
+    return [_letter_images(letter, fonts, per_class, generator) for letter in LETTERS]
+
+
 def write_handwritten_digits(target: Path, labelled: Path, *, seed: int) -> None:
     """Write the unlabelled target, 1797 images of all ten digits, and a labelled copy.
 
@@ -108,18 +129,30 @@ def _printed_images(
     for _ in range(count):
         strokes = faces[generator.integers(len(faces))]
         if digit == 1:
-            strokes = _handwritten_flag(faces, generator)
+            strokes = _handwritten_one(faces, generator)
         yield draw_strokes(strokes, generator)
 
 
-def _handwritten_flag(faces: list[Floats], generator: np.random.Generator) -> Floats:
-    """Choose a printed 1, mostly without a foot, and lengthen its flag downwards.
+def _letter_images(
+    letter: str, fonts: list[str], count: int, generator: np.random.Generator
+) -> list[Pixels]:
+    faces = [glyph_strokes(font, letter) for font in fonts]
+    drawn = (draw_strokes(faces[generator.integers(len(faces))], generator) for _ in range(count))
+    return [np.asarray(image) for image in drawn]
 
-    Most fonts print the 1 with a foot and a short flag; most people write it without a foot and
-    with a long flag.
+
+def _handwritten_one(faces: list[Floats], generator: np.random.Generator) -> Floats:
+    """Choose a printed 1, mostly without a foot, and lengthen its flag downwards or leave it out.
+
+    Most fonts print the 1 with a foot and a short flag; most people write it without a foot, with a
+    long flag or as a bare stroke.
     """
-    footless = generator.random() < 0.6
+    bare = generator.random() < 0.35
+    footless = bare or generator.random() < 0.6
     strokes = faces[generator.integers(len(_FOOTLESS_FACES) if footless else len(faces))].copy()
     left_of_right_end = strokes[:, 0].max() - strokes[:, 0]
+    if bare:
+        stem: Floats = strokes[left_of_right_end < 0.1]
+        return stem
     strokes[:, 1] += abs(generator.normal(0, 0.7)) * left_of_right_end
     return strokes

@@ -7,7 +7,11 @@ from typing import Any
 from scda.adapt.config import OPTIONS, TrainConfig
 from scda.adapt.data.job import Job
 from scda.adapt.demo.backbone import train_backbone
-from scda.adapt.demo.data import write_handwritten_digits, write_printed_digits
+from scda.adapt.demo.data import (
+    draw_printed_letters,
+    write_handwritten_digits,
+    write_printed_digits,
+)
 from scda.adapt.demo.room import make_room
 from scda.adapt.evaluation.confusions import make_truth
 from scda.adapt.evaluation.evaluate import evaluate, score
@@ -17,6 +21,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.predictor import load_predictor
 
 PER_CLASS = 300  # number of printed images of each digit
+PER_LETTER = 120  # and of each letter
 
 
 @dataclass(frozen=True)
@@ -53,15 +58,15 @@ def _make_demo(out: Path, seed: int, reporter: Reporter) -> Demo:
     reporter.say("drawing printed digits 0-5, unpacking handwritten digits 0-9")
     write_printed_digits(source, per_class=PER_CLASS, seed=seed)
     write_handwritten_digits(target, labelled, seed=seed)
-    reporter.begin("training a small backbone on the printed digits", 0)
-    train_backbone(source, weights, seed=seed, on_step=reporter.done)
+    letters = draw_printed_letters(per_class=PER_LETTER, seed=seed)
+    reporter.begin("training a small backbone on the printed digits, and on letters", 0)
+    train_backbone(source, weights, letters=letters, seed=seed, on_step=reporter.done)
     job = Job(
         source=source,
         target=target,
         out=out / "run",
         cache=out / "features",
-        # The target is known to hold new digits, 6-9; docs/method.md explains `yes`.
-        config=TrainConfig(backbone="conv4", weights=str(weights), seed=seed, novel="yes"),
+        config=TrainConfig(backbone="conv4", weights=str(weights), seed=seed),
     )
     train(job, reporter)
     predictor = load_predictor(job.out / "bundle")

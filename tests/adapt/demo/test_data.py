@@ -8,9 +8,13 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
-from scda.adapt.demo import backbone
+from scda.adapt.demo import backbone, data
 from scda.adapt.demo.backbone import train_backbone
-from scda.adapt.demo.data import write_handwritten_digits, write_printed_digits
+from scda.adapt.demo.data import (
+    draw_printed_letters,
+    write_handwritten_digits,
+    write_printed_digits,
+)
 from scda.adapt.demo.strokes import draw_strokes, glyph_strokes
 from scda.models.networks.conv4 import Conv4
 
@@ -61,6 +65,26 @@ def test_printed_digits_refuse_no_pictures_and_a_used_folder(printed: Path, tmp_
         write_printed_digits(tmp_path / "none", per_class=0, seed=0)
     with pytest.raises(FileExistsError, match="not empty"):
         write_printed_digits(printed, per_class=1, seed=0)
+
+
+def test_letters_hold_no_digit_and_repeat_with_the_seed_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not set(data.LETTERS) & set("0123456789")
+    monkeypatch.setattr(data, "LETTERS", "Ag")
+    drawn, same, other = (draw_printed_letters(per_class=1, seed=seed) for seed in (0, 0, 1))
+    assert np.stack(drawn).shape == (2, 1, 32, 32)
+    np.testing.assert_array_equal(np.stack(drawn), np.stack(same))
+    assert not np.array_equal(np.stack(drawn), np.stack(other))
+
+
+def test_a_third_of_the_ones_is_a_bare_stroke(tmp_path: Path) -> None:
+    write_printed_digits(tmp_path / "printed", per_class=100, seed=0)
+    images = [np.asarray(Image.open(path)) for path in (tmp_path / "printed" / "1").iterdir()]
+    # A bare stroke has about the same profile in every row; a flag or a foot widens some.
+    inked = np.stack([(image > 127).sum(axis=1) for image in images])
+    bare = np.ptp(inked[:, 4:28], axis=1) <= 4
+    assert 0.15 < bare.mean() < 0.6
 
 
 def test_target_holds_every_handwritten_digit_flat(handwritten: Path) -> None:
@@ -119,7 +143,11 @@ def test_backbone_weights_load_and_repeat_with_the_seed(printed: Path, tmp_path:
     steps: list[tuple[int, int]] = []
     for name in ("first", "second"):
         train_backbone(
-            printed, tmp_path / name, seed=3, on_step=lambda done, of: steps.append((done, of))
+            printed,
+            tmp_path / name,
+            letters=[],
+            seed=3,
+            on_step=lambda done, of: steps.append((done, of)),
         )
     assert steps == [(1, 2), (2, 2)] * 2
     assert (tmp_path / "first").read_bytes() == (tmp_path / "second").read_bytes()
@@ -129,7 +157,9 @@ def test_backbone_weights_load_and_repeat_with_the_seed(printed: Path, tmp_path:
 
 def test_backbone_names_the_folder_that_holds_no_picture(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="0 holds no PNG"):
-        train_backbone(tmp_path, tmp_path / "weights", seed=0, on_step=lambda done, of: None)
+        train_backbone(
+            tmp_path, tmp_path / "weights", letters=[], seed=0, on_step=lambda done, of: None
+        )
 
 
 @pytest.fixture
