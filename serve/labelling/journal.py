@@ -159,10 +159,18 @@ def check_same_job(place: object, before: Any, job: Job, advice: str) -> None:
     Raises:
         UsageError: If they differ; the message names the first difference.
     """
+    if difference := find_difference(before, job):
+        name, was, now = difference
+        raise UsageError(f"{place}: cannot resume: {name} was {was!r}, is {now!r}; {advice}")
+
+
+def find_difference(before: Any, job: Job) -> tuple[str, Any, Any] | None:
+    """Return the first property that differs, as its name, the earlier value and the new one."""
     for name, now in json.loads(json.dumps(job)).items():
         was = before.get(name) if isinstance(before, dict) else None
         if now != was:
-            raise UsageError(f"{place}: cannot resume: {name} was {was!r}, is {now!r}; {advice}")
+            return name, was, now
+    return None
 
 
 def _parsed(line: bytes) -> Any:

@@ -46,7 +46,7 @@ class PartLabeller:
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Return the counts of a part, from its rows if an earlier attempt wrote them."""
-        self._plan.folder.check_visible()
+        self._plan.folder.check_ours()
         (fields,) = batch.to_pylist()
         part = fields["part"]
         names, files = (map(os.fsdecode, fields[name]) for name in ("names", "files"))

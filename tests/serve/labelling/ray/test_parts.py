@@ -30,7 +30,7 @@ def test_parts_are_written_whole_and_counted(folder: PartsFolder, tmp_path: Path
     out = tmp_path / "out"
     with folder.writing(JOB_1) as before:
         assert not before
-        folder.check_visible()
+        folder.check_ours()
         assert folder.counts(PART) is None
         folder.write(PART, part())
         assert folder.counts(PART) == {
@@ -55,6 +55,82 @@ def test_a_labelling_is_resumed_only_by_the_same_job(folder: PartsFolder) -> Non
         folder.writing({**JOB_1, "model_id": "2"}),
     ):
         pass
+
+
+def test_a_driver_whose_job_was_replaced_stops(folder: PartsFolder, tmp_path: Path) -> None:
+    out, other = tmp_path / "out", PartsFolder(folder.out)
+    replaced = "out: another labelling writes .* model_id in _job.json is '2', expected '1'; pass"
+
+    def label_while_the_other_starts() -> None:
+        with folder.writing(JOB_1):
+            with other.writing({**JOB_1, "model_id": "2"}):
+                pass
+            with pytest.raises(UsageError, match=replaced):
+                folder.write(PART, part())
+            folder.finish([])
+
+    with pytest.raises(UsageError, match=replaced):
+        label_while_the_other_starts()
+    assert [path.name for path in out.iterdir()] == [JOB]  # of the other one, which goes on
+    other.write(PART, part())
+    other.finish([PART])
+
+
+def test_a_part_written_while_the_job_is_replaced_is_not_left(
+    folder: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, put = PartsFolder(folder.out), PartsFolder._put
+    with folder.writing(JOB_1):
+
+        def put_late(self: PartsFolder, name: str, data: bytes) -> None:
+            if name == PART:
+                with other.writing({"model_id": "2"}):
+                    pass
+            put(self, name, data)
+
+        monkeypatch.setattr(PartsFolder, "_put", put_late)
+        with pytest.raises(UsageError, match="another labelling writes to this folder"):
+            folder.write(PART, part())
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [JOB]
+
+
+def test_a_job_recorded_beside_a_new_part_is_taken_back(
+    folder: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = PartsFolder._put
+    with folder.writing(JOB_1):
+
+        def put_late(self: PartsFolder, name: str, data: bytes) -> None:
+            if not (tmp_path / "out" / PART).exists():
+                put(folder, PART, part())
+            put(self, name, data)
+
+        monkeypatch.setattr(PartsFolder, "_put", put_late)
+        with (
+            pytest.raises(UsageError, match=r"another labelling .* found part-.*, expected no"),
+            PartsFolder(folder.out).writing({"model_id": "2"}),
+        ):
+            pass
+        folder.finish([PART])
+
+
+def test_a_resumed_labelling_is_not_finished_until_its_end(
+    folder: PartsFolder, tmp_path: Path
+) -> None:
+    success = tmp_path / "out" / SUCCESS
+    with folder.writing(JOB_1):
+        folder.write(PART, part())
+        folder.finish([PART])
+    with (
+        pytest.raises(UsageError, match="cannot resume: model_id"),
+        folder.writing({"model_id": "2"}),
+    ):
+        pass
+    assert success.exists()
+    with folder.writing(JOB_1):
+        assert not success.exists()
+        folder.finish([PART])
+    assert success.exists()
 
 
 def test_a_part_that_is_not_whole_is_none(folder: PartsFolder) -> None:
@@ -93,7 +169,7 @@ def test_a_folder_of_something_else_is_refused(folder: PartsFolder, tmp_path: Pa
 
 def test_a_machine_that_does_not_see_the_folder_is_named(folder: PartsFolder) -> None:
     with pytest.raises(UsageError, match=r"out: the machine .* does not see this folder"):
-        folder.check_visible()
+        folder.check_ours()
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
