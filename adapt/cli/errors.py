@@ -41,7 +41,8 @@ class ExitCode(IntEnum):
 
 def run(app: typer.Typer) -> NoReturn:
     """Run a command and exit; errors that a user can cause are printed as one line."""
-    if sys.stdout in (None, sys.__stdout__):  # else a program that calls this has replaced them
+    ours = sys.stdout in (None, sys.__stdout__)  # else a program calls this, with its own streams
+    if ours:
         settle_streams()
         if "--verbose" not in sys.argv:
             silence_libraries()
@@ -50,7 +51,7 @@ def run(app: typer.Typer) -> NoReturn:
     shared = "LOCAL_RANK" in os.environ
     with nullcontext() if shared else ended_within(_GRACE_SECONDS, _say_terminated):
         code = _exit_code(lambda: _flushed(app))
-        if code == ExitCode.TERMINATED and not shared:
+        if code == ExitCode.TERMINATED and ours and not shared:
             # All is cleaned up. To take down what libraries loaded lasts seconds on a busy
             # machine, while no other thread can run.
             os._exit(code)
