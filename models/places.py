@@ -28,19 +28,22 @@ RUN_FILES = (
 )
 
 
-def check_outside(folder: Path, inputs: Iterable[Path]) -> None:
+def check_outside(folder: Path, inputs: Iterable[Path], linked: Iterable[Path] = ()) -> None:
     """Check that a folder to write is outside the images, where it would be read as one of them.
 
     Args:
         folder: Folder that will be written; it need not exist.
-        inputs: Folders and files of images.
+        inputs: Folders and files of images, in which linked folders are not read.
+        linked: Folders of images in which linked folders are read, too, as class folders are.
 
     Raises:
         UsageError: If it is inside one of them, or part of a run or a bundle.
     """
     place = real_path(folder)
-    for given in inputs:
-        if any(place.is_relative_to(images) for images in _with_links(given)):
+    read = [(given, [real_path(given)]) for given in inputs]
+    read += [(given, [real_path(given), *_linked_folders(given)]) for given in linked]
+    for given, places in read:
+        if any(place.is_relative_to(images) for images in places):
             raise UsageError(f"{folder}: inside {given}; expected a folder outside the images")
     _check_no_part_of_run(folder)
 
@@ -75,9 +78,9 @@ def check_replaceable(path: Path, heads: Mapping[bytes, bytes]) -> None:
         )
 
 
-def training_folders(run: Mapping[str, Any]) -> list[Path]:
-    """Return the source and target folders that a bundle's facts about its run name."""
-    return [Path(run[name]) for name in ("source", "target") if isinstance(run.get(name), str)]
+def training_folder(run: Mapping[str, Any], name: str) -> list[Path]:
+    """Return the `source` or `target` that a bundle's facts about its run name, or nothing."""
+    return [Path(run[name])] if isinstance(run.get(name), str) else []
 
 
 def is_run(folder: Path) -> bool:
@@ -100,9 +103,8 @@ def _check_no_part_of_run(path: Path) -> None:
             raise UsageError(f"{path}: {part} is a part of the run {folder}; expected another name")
 
 
-def _with_links(images: Path) -> Iterator[Path]:
-    """Yield the place of an input, and of the folders linked in it: class folders may be links."""
-    yield real_path(images)
+def _linked_folders(images: Path) -> Iterator[Path]:
+    """Yield the places of the folders that are linked in a folder."""
     # What cannot be read is told where it is read. Other than a path, an entry knows its kind.
     with suppress(OSError), os.scandir(images) as entries:
         yield from (real_path(Path(one)) for one in entries if one.is_symlink() and one.is_dir())

@@ -36,5 +36,5 @@ def check_job(job: Job) -> None:
     require_folder(job.source, "source")
     require_folder(job.target, "target")
     for place in (job.out, job.cache):
-        check_outside(place, (job.source, job.target))
+        check_outside(place, [job.target], [job.source])
     check_backbone(job.config.backbone, Path(job.config.weights) if job.config.weights else None)

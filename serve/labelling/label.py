@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import DataError, UsageError
-from scda.models.places import training_folders
+from scda.models.places import training_folder
 from scda.models.predictor import Predictor
 from scda.serve.labelling.file_lists import ListedFiles, open_files
 from scda.serve.labelling.formats.rows import LabellingInfo, Row
@@ -77,7 +77,9 @@ def label(
     """
     check_options(predictor, options, batch_size, workers)
     found = expand_patterns(inputs, selection)
-    check_outputs(outs, options, found, training_folders(predictor.manifest.run), resume=resume)
+    run = predictor.manifest.run
+    linked = [*training_folder(run, "source"), *(found if selection.follow_links else [])]
+    check_outputs(outs, options, [*found, *training_folder(run, "target")], linked, resume=resume)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = _count(files, inputs or [files_from])
         skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
@@ -213,7 +215,9 @@ def check_places(
     Raises:
         UsageError: If an input or output is missing or wrong, or inputs overlap.
     """
-    check_outputs(outs, options, expand_patterns(inputs, selection), resume=resume)
+    found = expand_patterns(inputs, selection)
+    linked = found if selection.follow_links else ()
+    check_outputs(outs, options, found, linked, resume=resume)
     if files_from is None and inputs:
         find_local_files(inputs, (), selection)
 

@@ -84,7 +84,7 @@ def check_outputs(
     outs: Sequence[str],
     options: Options,
     inputs: Sequence[Path],
-    training: Sequence[Path] = (),
+    linked: Sequence[Path] = (),
     *,
     resume: bool = False,
 ) -> None:
@@ -93,8 +93,8 @@ def check_outputs(
     Args:
         outs: As in `write_rows`.
         options: Further outputs.
-        inputs: Files and folders to label, patterns expanded.
-        training: Folders that the model was trained on.
+        inputs: Files and folders to label, patterns expanded, and the target of training.
+        linked: The source of training, and what is labelled with the folders linked in it.
         resume: Whether to continue a labelling that was stopped.
 
     Raises:
@@ -123,7 +123,7 @@ def check_outputs(
         raise UsageError(f"the same output is given twice: {twice[0] if twice else STDOUT}")
     if options.sort_into:
         resumed = resume and journal_path(journalled(outs, options)[0]).is_file()
-        check_sort(options.sort_into, options.mode, inputs, training, resumed=resumed)
+        check_sort(options.sort_into, options.mode, inputs, linked, resumed=resumed)
         inside = [path for path in files if real_path(options.sort_into) in path.parents]
         if inside:
             raise UsageError(

@@ -28,7 +28,7 @@ def check_sort(
     folder: Path,
     mode: str,
     inputs: Sequence[Path],
-    training: Sequence[Path] = (),
+    linked: Sequence[Path] = (),
     *,
     resumed: bool = False,
 ) -> None:
@@ -37,8 +37,9 @@ def check_sort(
     Args:
         folder: Folder to sort into.
         mode: One of copy, hardlink and symlink.
-        inputs: Files and folders to label.
-        training: Folders that the model was trained on: they would be read with it the next time.
+        inputs: Files and folders that must not hold it: those to label, and the target of
+            training, which would be read with it the next time.
+        linked: The same, where linked folders are read, too: the source of training.
         resumed: Whether a killed labelling may have sorted files into it.
 
     Raises:
@@ -46,7 +47,7 @@ def check_sort(
             the mode is unknown, or hard links would cross disks.
     """
     check_mode(mode)
-    check_outside(folder, (*inputs, *training))
+    check_outside(folder, inputs, linked)
     place = real_path(folder)
     if folder.is_symlink() and not folder.exists():
         raise UsageError(f"{folder}: is a link to nothing; expected a new or empty folder")

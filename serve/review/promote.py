@@ -13,7 +13,7 @@ from scda.models.files import atomic_folder
 from scda.models.folders import visible_folders, walk
 from scda.models.names import Names, folder_label, read_names, to_nfc
 from scda.models.naming import Naming
-from scda.models.places import check_outside, training_folders
+from scda.models.places import check_outside, training_folder
 from scda.serve.files.class_folders import ClassFolders, folder_names
 from scda.serve.files.target_images import TargetFolder, read_target_images
 from scda.serve.labelling.summary import by_label
@@ -106,7 +106,9 @@ def promote(
     names = read_names(bundle / NAMES, manifest.class_ids)
     labels = _reviewed(manifest, names)
     images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
-    check_outside(out, [path for path in (source, target, *training_folders(manifest.run)) if path])
+    targets = [*([target] if target else []), *training_folder(manifest.run, "target")]
+    sources = [*([source] if source else []), *training_folder(manifest.run, "source")]
+    check_outside(out, targets, sources)
     if out.exists() or out.is_symlink():
         raise UsageError(f"{out} exists already; expected a new folder")
     reviewed = [image for image in images if image.class_id in labels]

@@ -145,12 +145,12 @@ def ran(words: list[str]) -> tuple[int, str]:
     return stopped.value.code, said.getvalue()
 
 
-@pytest.mark.slow  # now and then it finds a tree that is not accepted, and shrinks it for minutes
 @given(tree=trees, options=flags)
 @example(tree=dict(zip(ODD, KINDS * 2, strict=False)), options=set())
 @example(tree=LINKED, options={"--sort-into"})
 @example(tree=LINKED | {"c/f": "to the parent", "g": "to here"}, options={"--follow-symlinks"})
 @example(tree={f"{kind}/{kind}": kind for kind in KINDS}, options={"--sort-into", "--embeddings"})
+@example(tree={"a": "to the parent", "b": "good"}, options={"--sort-into"})
 @example(tree={os.fsdecode(raw): "good" for raw in NOT_UTF_8}, options={"--sort-into"})
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_each_file_has_one_row_or_count(
