@@ -1,6 +1,8 @@
 import dataclasses
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from hypothesis import settings
 from PIL import Image, ImageDraw
 from safetensors.torch import save_file
 
+from scda.adapt.cli.main import main
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
@@ -24,6 +27,10 @@ settings.load_profile("scda")
 
 KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}
 HIDDEN = {"white_cross": (240, 240, 240), "yellow_ring": (230, 210, 40)}
+
+
+Done = subprocess.CompletedProcess[str]
+Scda = Callable[..., Done]
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,22 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(root)]
     subprocess.run(build, check=True, capture_output=True)
     return out
+
+
+@pytest.fixture
+def scda(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Scda:
+    """The command line in this process: starting a new one costs seconds of imports."""
+
+    def call(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["scda-adapt", *map(str, arguments)])
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as stopped:
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+        said = capfd.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return subprocess.CompletedProcess(sys.argv, stopped.value.code, said.out, said.err)
+
+    return call

@@ -11,8 +11,7 @@ from scda.adapt.data.copies import Hashed, copy_hints
 from scda.adapt.data.dataset import plan
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
-from tests.conftest import TinyData
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda, TinyData
 
 
 def hashed(*images: str, labels: str = "") -> Hashed:

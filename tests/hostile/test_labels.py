@@ -18,7 +18,7 @@ from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.review.promote import promote
 from tests.bundles import make_bundle, picture
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda
 
 # The known classes of a source that was sorted by `label` before: blue, green and red.
 SORTED = ("unknown", "discovered-000", "known-001")

@@ -14,8 +14,7 @@ from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import load_backbone
 from scda.serve.labelling.object_stores import read_stored
 from tests.bundles import picture
-from tests.conftest import TinyData
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda, TinyData
 from tests.nasty import png
 
 

@@ -23,7 +23,7 @@ from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.pipeline import running_batches
 from scda.serve.labelling.ray.cluster import threads_of_worker
 from tests.bundles import picture
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda
 
 HUGE = 10**30
 

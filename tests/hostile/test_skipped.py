@@ -20,7 +20,7 @@ from scda.serve.labelling.object_stores import StoredFiles
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.sources import ALL_FILES, FileSelection
 from tests.bundles import picture
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda
 
 Make = Callable[[Path], None]
 

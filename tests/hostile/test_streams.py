@@ -16,8 +16,7 @@ from scda.adapt.cli.streams import OutputClosed, _Stream
 from scda.models.cache import user_cache
 from scda.models.errors import UsageError
 from scda.serve.http.command import serve_command
-from tests.conftest import TinyData
-from tests.hostile.conftest import Scda
+from tests.conftest import Scda, TinyData
 
 PROGRAM = r"""
 import logging, sys, warnings

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +14,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from scda.adapt.cli.main import main
 from scda.models.bundle import read_manifest
 from scda.models.trust import ClassTrust, Doubt
 from tests.bundles import make_bundle, picture
-from tests.conftest import TinyData
+from tests.conftest import Done, Scda, TinyData
 
 COMMANDS = (
     "train",
@@ -34,29 +32,6 @@ COMMANDS = (
     "doctor",
     "demo",
 )
-
-
-Done = subprocess.CompletedProcess[str]
-Scda = Callable[..., Done]
-
-
-@pytest.fixture
-def scda(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Scda:
-    """The command line in this process: starting a new one costs seconds of imports."""
-
-    def call(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["scda-adapt", *map(str, arguments)])
-        before = signal.getsignal(signal.SIGTERM)
-        try:
-            with pytest.raises(SystemExit) as stopped:
-                main()
-        finally:
-            signal.signal(signal.SIGTERM, before)
-        said = capsys.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return subprocess.CompletedProcess(sys.argv, stopped.value.code, said.out, said.err)
-
-    return call
 
 
 def refused(done: Done, code: int, message: str) -> None:

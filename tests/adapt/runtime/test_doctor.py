@@ -10,10 +10,8 @@ from PIL import features
 from scda.adapt.runtime import doctor
 from scda.adapt.runtime.doctor import BROKEN, UNREADABLE, Examination, examine
 from scda.models.cpus import usable_cpus
-from tests.adapt.cli.test_main import Scda, scda
 from tests.bundles import make_bundle
-
-__all__ = ["scda"]
+from tests.conftest import Scda
 
 
 @pytest.fixture(autouse=True)
