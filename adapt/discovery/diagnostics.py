@@ -11,7 +11,7 @@ from scda.adapt.discovery.trust.estimate import doubts
 from scda.models.index import Ids
 from scda.models.trust import Trust
 
-# Chosen on Office-31, protocol P1 and its treated images; docs/results.md shows where they hold.
+# Chosen on Office-31 P1 and its treated images (benchmarks/results/stress.md).
 _MAX_NEW_SHARE = 0.9  # share of the target; above it, the known classes are not recognised
 _K_RATIO = 2  # ratio of two estimates of k* from which they disagree
 _K_STEP = 1.5  # ratio of k* between two rounds above which k* has not settled
