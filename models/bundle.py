@@ -6,10 +6,13 @@ It holds no pickle, every path is relative, and only names.json ever changes.
 import dataclasses
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside
@@ -118,6 +121,39 @@ def file_sha256(path: Path) -> str:
     """Return the SHA-256 of a file's bytes in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def open_verified(folder: Path, manifest: Manifest, name: str) -> Iterator[BinaryIO]:
+    """Open a file of a bundle after comparing its checksum; what is read is what was compared.
+
+    A file that takes its place meanwhile is not seen, and one that is rewritten is noticed.
+
+    Args:
+        folder: Folder of the bundle.
+        manifest: Its manifest.
+        name: Path of the file in the bundle.
+
+    Raises:
+        GateError: If the file is missing, damaged, or rewritten before the block ends.
+    """
+    try:
+        file = (folder / name).open("rb")
+    except OSError as error:
+        raise GateError(f"{folder}: {name}: cannot read: {error.strerror}") from None
+    with file:
+        before = _stamp(file)
+        if hashlib.file_digest(file, "sha256").hexdigest() != manifest.files[name]:
+            raise GateError(f"{folder}: {name} is damaged (checksum differs)")
+        file.seek(0)
+        yield file
+        if _stamp(file) != before:
+            raise GateError(f"{folder}: {name} was rewritten while it was read; try again")
+
+
+def _stamp(file: BinaryIO) -> tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_mtime_ns, status.st_size
 
 
 def bundle_folder(path: Path) -> Path:

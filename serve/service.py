@@ -13,10 +13,9 @@ import bentoml
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
-from scda.models.bundle import bundle_folder
 from scda.models.errors import ScdaError
-from scda.models.predictor import load_predictor
 from scda.serve.http.application import create_app
+from scda.serve.http.served.model import load_for_serving
 from scda.serve.http.settings import Settings
 
 NAME = "scda"
@@ -49,10 +48,7 @@ def load() -> FastAPI:
     """Return the application that the environment configures, or exit with a one-line error."""
     try:
         settings = Settings.from_environment(os.environ)
-        folder = bundle_folder(settings.bundle)
-        # Parallel calls on one thread each are faster than one call on several threads.
-        predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
-        return create_app(predictor, settings)
+        return create_app(load_for_serving(settings.bundle, settings), settings)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

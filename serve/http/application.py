@@ -1,16 +1,17 @@
 """The HTTP application: the routes of one loaded bundle; see docs/serving.md."""
 
 import dataclasses
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
-from scda.serve.http.exemplars import Exemplars, serve_exemplars
+from scda.serve.http.exemplar_route import serve_exemplars
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.middleware import RequestMiddleware
@@ -18,8 +19,9 @@ from scda.serve.http.model_card import serve_model_card
 from scda.serve.http.nearest import serve_nearest
 from scda.serve.http.openapi import FILE, ONE_IMAGE, body, errors, form
 from scda.serve.http.page import PUBLIC, serve_page
+from scda.serve.http.served.model import ServedModel, load_for_serving
+from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
-from scda.serve.http.target_index import open_target_index
 from scda.serve.http.uploads import read_form_files, read_image_bytes
 from scda.serve.imaging import Answer
 
@@ -35,14 +37,14 @@ METRICS = "/metrics"
 
 
 def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
-    """Return the application for one loaded bundle.
+    """Return the application for one loaded bundle; `state.models` can switch to another one.
 
     Args:
         predictor: The loaded bundle.
         settings: Limits of the server; the bundle and provider were used to load the predictor.
 
     Raises:
-        GateError: If the neighbours of the bundle do not match its model.
+        GateError: If the exemplars or neighbours of the bundle are damaged or do not match it.
     """
     app = FastAPI(
         title="scda",
@@ -55,20 +57,29 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
             route.name
         ),  # the function name in generated clients
     )
-    metrics = app.state.metrics = Metrics(predictor, tuple(STATUS))
-    app.add_api_route(METRICS, metrics.respond, include_in_schema=False)
+    metrics = app.state.metrics = Metrics(tuple(STATUS))
+    serve = partial(ServedModel, settings=settings, metrics=metrics)
+    models = app.state.models = ModelSwitch(
+        serve(predictor), lambda bundle: serve(load_for_serving(bundle, settings)), metrics
+    )
+    _serve_metrics(app, models, metrics)
     public = {*PUBLIC, METRICS} if settings.public_metrics else PUBLIC
     app.add_middleware(RequestMiddleware, api_key=settings.api_key, metrics=metrics, public=public)
     shape_errors(app)
-    queue, manifest = InferenceQueue(predictor, settings, metrics), predictor.manifest
-    exemplars = Exemplars(predictor.folder, manifest)
-    index = open_target_index(predictor.folder, manifest, width=predictor.session.width)
+    queue = InferenceQueue(models, settings, metrics)
     _serve_predictions(app, queue)
-    serve_nearest(app, queue, exemplars, index)
-    serve_model_card(app, queue)
-    serve_exemplars(app, exemplars)
+    serve_nearest(app, queue)
+    serve_model_card(app, models, settings)
+    serve_exemplars(app, models)
     serve_page(app)
     return app
+
+
+def _serve_metrics(app: FastAPI, models: ModelSwitch, metrics: Metrics) -> None:
+    @app.get(METRICS, include_in_schema=False)
+    async def show_metrics() -> Response:
+        models.current.names.refresh()
+        return metrics.respond()
 
 
 def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:

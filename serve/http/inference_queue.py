@@ -6,61 +6,33 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import ImageError
 from scda.models.images import read_image
-from scda.models.names import Names
-from scda.models.predictor import Prediction, Predictor
-from scda.models.preprocess import Pixels
-from scda.serve.http.batcher import Batcher
+from scda.models.predictor import ActiveNames
 from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
-from scda.serve.http.names_watcher import NamesWatcher
+from scda.serve.http.served.model import Inference, ServedModel
+from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
 from scda.serve.imaging import Answer, Prepared, prepare
 
 logger = logging.getLogger(__name__)
-# On a CPU a larger batch is hardly faster per image, and its images wait for each other.
-_MAX_BATCH = {"cpu": 4, "cuda": 32}
-
-
-@dataclass(frozen=True)
-class Inference:
-    """The result of the model for one image."""
-
-    prediction: Prediction
-    features: NDArray[np.float32]  # (D,)
-    names: Names  # the names that the prediction uses; newer ones may have been loaded since
 
 
 class InferenceQueue:
-    """Decodes images on several threads and passes them to the batcher.
+    """Decodes images on several threads and passes them to the served model.
 
     Attributes:
-        predictor: The loaded bundle.
+        models: The model that is served.
         settings: The limits of the server.
-        names: Reloads names.json when it changes.
     """
 
-    def __init__(self, predictor: Predictor, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, models: ModelSwitch, settings: Settings, metrics: Metrics) -> None:
         """Create an empty queue."""
-        self.predictor, self.settings, self.names = predictor, settings, NamesWatcher(predictor)
-        self._metrics = metrics
-        threads = num_workers(settings.threads, settings.queue) or usable_cpus()
-        self._decoders = ThreadPoolExecutor(threads, "scda-decode")
-        self._batcher = Batcher(
-            self._run_batch,
-            max_batch=settings.max_batch or _MAX_BATCH[predictor.session.provider],
-            max_wait_seconds=settings.max_wait_ms / 1000,
-            lanes=threads if predictor.session.provider == "cpu" else 1,
-            on_wait=metrics.wait.labels("model").observe,
-        )
+        self.models, self.settings, self._metrics = models, settings, metrics
+        self._decoders = ThreadPoolExecutor(settings.parallel, "scda-decode")
         self._in_flight = 0
 
     @asynccontextmanager
@@ -84,42 +56,43 @@ class InferenceQueue:
             self._in_flight -= 1
 
     async def predict(self, images: Sequence[bytes]) -> list[Answer]:
-        """Return the prediction or the error of each image file, in order, with current names."""
-        results = await self.infer(images)
+        """Return the prediction or the error of each image file, in order, all by one model."""
+        with self.models.pinned() as model:
+            results = await self.infer(model, images)
         return [one if isinstance(one, ImageError) else one.prediction for one in results]
 
-    async def infer(self, images: Sequence[bytes]) -> list[Inference | ImageError]:
-        """Return the inference or the error of each image file, in order, with current names."""
-        self.names.refresh()
-        # When a request times out, its images that have not started yet are cancelled.
-        return list(await asyncio.gather(*map(self._infer_one, images)))
+    async def infer(
+        self, model: ServedModel, images: Sequence[bytes]
+    ) -> list[Inference | ImageError]:
+        """Return the inference or the error of each image file, in order, under one set of names.
 
-    async def _infer_one(self, data: bytes) -> Inference | ImageError:
+        Args:
+            model: From `models.pinned`, held by the caller until the answer is complete.
+            images: The bytes of the files.
+        """
+        model.names.refresh()
+        infer = partial(self._infer_one, model, model.predictor.active_names)
+        # When a request times out, its images that have not started yet are cancelled.
+        return list(await asyncio.gather(*map(infer, images)))
+
+    async def _infer_one(
+        self, model: ServedModel, naming: ActiveNames, data: bytes
+    ) -> Inference | ImageError:
         loop = asyncio.get_running_loop()
-        prepared = await loop.run_in_executor(self._decoders, self._prepare, data, time.monotonic())
+        work = partial(self._prepare, model, data, time.monotonic())
+        prepared = await loop.run_in_executor(self._decoders, work)
         if isinstance(prepared, ImageError):
             return prepared
         try:
-            inference = await self._batcher.answer(prepared)
+            inference = await model.infer(prepared, naming)
         except Exception as error:  # this image alone: the batcher has retried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "internal error: the model failed on this image")
         self._metrics.count_image(inference.prediction)
         return inference
 
-    def _prepare(self, data: bytes, since: float) -> Prepared:
+    def _prepare(self, model: ServedModel, data: bytes, since: float) -> Prepared:
         self._metrics.wait.labels("decode").observe(time.monotonic() - since)
         read = partial(read_image, data, max_pixels=self.settings.max_pixels)
         with self._metrics.decode.time():
-            return prepare(self.predictor.prepare, read)
-
-    def _run_batch(self, pixels: Sequence[Pixels]) -> list[Inference]:
-        self._metrics.batch.observe(len(pixels))
-        with self._metrics.inference.time():
-            outputs = self.predictor.run(pixels)
-        naming = self.predictor.active_names
-        predictions = self.predictor.describe(outputs, naming=naming)
-        return [
-            Inference(prediction, features, naming.names)
-            for prediction, features in zip(predictions, outputs.features, strict=True)
-        ]
+            return prepare(model.predictor.prepare, read)

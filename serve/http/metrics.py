@@ -18,7 +18,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Scope
 
 from scda.models.names import UNKNOWN
-from scda.models.predictor import Prediction, Predictor
+from scda.models.predictor import Prediction
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -29,14 +29,13 @@ _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 class Metrics:
     """The metrics of one application, in a registry of their own."""
 
-    def __init__(self, predictor: Predictor, codes: tuple[str, ...]) -> None:
+    def __init__(self, codes: tuple[str, ...]) -> None:
         """Create every metric with the value 0, so that a rate includes the first event.
 
         Args:
-            predictor: The loaded bundle; gives the model id, provider and names.
             codes: Every error code.
         """
-        self._predictor, self._registry = predictor, CollectorRegistry()
+        self._registry = CollectorRegistry()
         self._requests = self._histogram(
             "request", "Time from a request to its answer.", ("route", "status")
         )
@@ -64,11 +63,20 @@ class Metrics:
             self._errors.labels(code)
         for stage in ("decode", "model"):
             self.wait.labels(stage)
-        self._names = self._gauge("names_version", "Version of the names in use.", ())
-        info = self._gauge(
-            "model_info", "The served model and its provider; always 1.", ("model_id", "provider")
+        self.names_version = self._gauge("names_version", "Version of the names in use.", ())
+        self._model = self._gauge(
+            "model_info",
+            "1 for the served model and its provider, 0 for one served before.",
+            ("model_id", "provider"),
         )
-        info.labels(predictor.manifest.id, predictor.session.provider).set(1)
+        self._shown: tuple[str, str] | None = None
+
+    def show_model(self, model_id: str, provider: str) -> None:
+        """Show which model is served, and where it runs."""
+        if self._shown:
+            self._model.labels(*self._shown).set(0)
+        self._shown = (model_id, provider)
+        self._model.labels(*self._shown).set(1)
 
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request; a path without a route counts as `other`."""
@@ -85,7 +93,6 @@ class Metrics:
 
     def respond(self) -> Response:
         """Return the metrics of all workers, in the text format."""
-        self._names.set(self._predictor.names.version)
         registry = self._registry
         if _FOLDER in os.environ:
             registry = CollectorRegistry()

@@ -12,8 +12,8 @@ from scda.models.bundle import ClassInfo
 from scda.models.names import Names
 from scda.models.predictor import Predictor
 from scda.models.trust import ClassTrust, Trust
-from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import errors
+from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
 
 
@@ -58,14 +58,15 @@ class ModelCard:
     version: str  # version of scda
 
 
-def serve_model_card(app: FastAPI, queue: InferenceQueue) -> None:
+def serve_model_card(app: FastAPI, models: ModelSwitch, settings: Settings) -> None:
     """Add `GET /v1/model`."""
 
     @app.get("/v1/model", response_model=ModelCard, responses=errors("unauthorized", "internal"))
     async def model() -> JSONResponse:
         """Describe the model: id, status, classes, preprocessing, provider and limits."""
-        queue.names.refresh()
-        return JSONResponse(dataclasses.asdict(model_card(queue.predictor, queue.settings)))
+        model = models.current
+        model.names.refresh()
+        return JSONResponse(dataclasses.asdict(model_card(model.predictor, settings)))
 
 
 def model_card(predictor: Predictor, settings: Settings) -> ModelCard:

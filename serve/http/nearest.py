@@ -11,10 +11,11 @@ from scda.models.bundle import Manifest
 from scda.models.errors import ImageError
 from scda.models.names import UNKNOWN
 from scda.models.predictor import Prediction
-from scda.serve.http.exemplars import Exemplars
-from scda.serve.http.inference_queue import Inference, InferenceQueue
+from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import ONE_IMAGE, errors
-from scda.serve.http.target_index import NearImage, TargetIndex
+from scda.serve.http.served.exemplars import Exemplars
+from scda.serve.http.served.model import Inference
+from scda.serve.http.served.target_index import NearImage
 from scda.serve.http.uploads import read_image_bytes
 
 
@@ -38,9 +39,7 @@ class Nearest:
     images: tuple[NearImage, ...]  # nearest first; empty if the bundle has no neighbours
 
 
-def serve_nearest(
-    app: FastAPI, queue: InferenceQueue, exemplars: Exemplars, index: TargetIndex
-) -> None:
+def serve_nearest(app: FastAPI, queue: InferenceQueue) -> None:
     """Add `POST /v1/nearest`."""
 
     @app.post("/v1/nearest", response_model=Nearest, responses=errors(), openapi_extra=ONE_IMAGE)
@@ -48,11 +47,12 @@ def serve_nearest(
         """Classify one image and find what it is near to; the image is sent as to `/v1/predict`."""
         async with queue.slot():
             data = await read_image_bytes(request, max_bytes=queue.settings.max_bytes)
-            (inference,) = await queue.infer([data])
-            if isinstance(inference, ImageError):
-                raise inference
-            images = await run_in_threadpool(index.nearest, inference.features)
-        classes = nearest_classes(queue.predictor.manifest, exemplars, inference)
+            with queue.models.pinned() as model:
+                (inference,) = await queue.infer(model, [data])
+                if isinstance(inference, ImageError):
+                    raise inference
+                images = await run_in_threadpool(model.target_index.nearest, inference.features)
+        classes = nearest_classes(model.predictor.manifest, model.exemplars, inference)
         return JSONResponse(dataclasses.asdict(Nearest(inference.prediction, classes, images)))
 
 

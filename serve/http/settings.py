@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
 from scda.models.limits import MAX_BYTES, MAX_PIXELS
 
@@ -26,6 +27,11 @@ class Settings:
     max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: time an image waits for others to fill a batch
     timeout_seconds: float = 30.0  # from the first byte of a request to its answer
+
+    @property
+    def parallel(self) -> int:
+        """Number of images that are decoded, and of calls of the model that run, in parallel."""
+        return num_workers(self.threads, self.queue) or usable_cpus()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":

@@ -20,7 +20,8 @@ from scda.models.predictor import Outputs, Predictor, load_predictor
 from scda.models.preprocess import Pixels
 from scda.serve.http.application import create_app
 from scda.serve.http.errors import STATUS
-from scda.serve.http.names_watcher import NamesWatcher
+from scda.serve.http.metrics import Metrics
+from scda.serve.http.served.names_watcher import NamesWatcher
 from scda.serve.http.settings import Settings
 from tests.bundles import make_bundle, picture
 
@@ -292,13 +293,14 @@ class Stopped:
     """A predictor whose model waits until it may go on."""
 
     def __init__(self, predictor: Predictor) -> None:
-        self.may_go_on = threading.Event()
+        self.may_go_on, self.was_called = threading.Event(), threading.Event()
         self.predictor = copy.copy(predictor)
         self.predictor.run = self._run  # type: ignore[method-assign]  # a copy of our own
         self._model = predictor.run
 
     def _run(self, pixels: Sequence[Pixels]) -> Outputs:
-        assert self.may_go_on.wait(10)
+        self.was_called.set()
+        assert self.may_go_on.wait(30)
         return self._model(pixels)
 
 
@@ -392,7 +394,7 @@ def test_a_bug_is_a_500_that_tells_nothing(predictor: Predictor) -> None:
 def test_new_names_are_picked_up_and_damaged_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.serve.http.names_watcher.INTERVAL_SECONDS", 0)
+    monkeypatch.setattr("scda.serve.http.served.names_watcher.INTERVAL_SECONDS", 0)
     folder = make_bundle(tmp_path / "bundle")
     app = app_for(load_predictor(folder, provider="cpu", threads=1))
 
@@ -417,8 +419,8 @@ def test_names_are_looked_at_once_a_second(tmp_path: Path, monkeypatch: pytest.M
     folder = make_bundle(tmp_path / "bundle")
     predictor = load_predictor(folder, provider="cpu", threads=1)
     now = 100.0
-    monkeypatch.setattr("scda.serve.http.names_watcher.time.monotonic", lambda: now)
-    watch = NamesWatcher(predictor)
+    monkeypatch.setattr("scda.serve.http.served.names_watcher.time.monotonic", lambda: now)
+    watch = NamesWatcher(predictor, Metrics(tuple(STATUS)))
     watch.refresh()
     (folder / NAMES).write_text(json.dumps({"version": 7}))
     watch.refresh()

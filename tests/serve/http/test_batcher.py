@@ -9,7 +9,7 @@ import pytest
 
 from scda.models.predictor import Prediction, Predictor
 from scda.models.preprocess import Pixels
-from scda.serve.http.batcher import Batcher
+from scda.serve.http.served.batcher import Batcher
 
 
 def image(value: int) -> Pixels:
@@ -53,7 +53,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(asyncio.wait_for(work, 10))
 
 
-async def ask_all(batcher: Batcher[Prediction], values: Sequence[int]) -> list[Any]:
+async def ask_all(batcher: Batcher[Pixels, Prediction], values: Sequence[int]) -> list[Any]:
     waiting = (batcher.answer(image(value)) for value in values)
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     return [a.label if isinstance(a, Prediction) else str(a) for a in answers]

@@ -14,8 +14,8 @@ from scda.models.errors import GateError
 from scda.models.index import build_index, write_index
 from scda.models.names import Names
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.http.exemplars import Exemplars
-from scda.serve.http.target_index import COUNT, TargetIndex, open_target_index
+from scda.serve.http.served.exemplars import Exemplars
+from scda.serve.http.served.target_index import COUNT, TargetIndex, open_target_index
 from tests.bundles import make_bundle, picture
 from tests.serve.http.test_application import app_for, ask, code_of, expected
 

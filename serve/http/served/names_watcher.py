@@ -8,6 +8,7 @@ from scda.models.bundle import NAMES
 from scda.models.errors import GateError
 from scda.models.names import read_names
 from scda.models.predictor import Predictor
+from scda.serve.http.metrics import Metrics
 
 INTERVAL_SECONDS = 1.0
 
@@ -17,9 +18,9 @@ logger = logging.getLogger(__name__)
 class NamesWatcher:
     """Checks the time stamp of names.json, at most once a second."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, metrics: Metrics) -> None:
         """Watch the names.json of the predictor's bundle."""
-        self._predictor = predictor
+        self._predictor, self._metrics = predictor, metrics
         self._path = predictor.folder / NAMES
         self._stamp = _stamp(self._path)
         self._next_check = 0.0
@@ -30,6 +31,10 @@ class NamesWatcher:
         if now < self._next_check:
             return
         self._next_check = now + INTERVAL_SECONDS
+        self._reload()
+        self._metrics.names_version.set(self._predictor.names.version)
+
+    def _reload(self) -> None:
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return

@@ -13,19 +13,18 @@ from typing import Generic, TypeVar
 
 import faiss
 
-from scda.models.preprocess import Pixels
-
+J = TypeVar("J")  # a prepared image, with what its answer needs
 A = TypeVar("A")  # the answer for one image
 
 
 @dataclass(frozen=True)
-class _Waiting(Generic[A]):
-    pixels: Pixels
+class _Waiting(Generic[J, A]):
+    job: J
     answer: asyncio.Future[A]
     since: float
 
 
-class Batcher(Generic[A]):
+class Batcher(Generic[J, A]):
     """Runs the model in a few parallel lanes, each on a batch of the images that are waiting.
 
     While all lanes are busy, the images of other requests queue up, and the next free lane takes
@@ -35,7 +34,7 @@ class Batcher(Generic[A]):
 
     def __init__(
         self,
-        predict: Callable[[Sequence[Pixels]], Sequence[A]],
+        predict: Callable[[Sequence[J]], Sequence[A]],
         *,
         max_batch: int,
         max_wait_seconds: float = 0.0,
@@ -58,14 +57,14 @@ class Batcher(Generic[A]):
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
-        self._queue: deque[_Waiting[A]] = deque()
+        self._queue: deque[_Waiting[J, A]] = deque()
         self._full = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
-    async def answer(self, pixels: Pixels) -> A:
+    async def answer(self, job: J) -> A:
         """Return the answer to one prepared image."""
         loop = asyncio.get_running_loop()
-        waiting: _Waiting[A] = _Waiting(pixels, loop.create_future(), time.monotonic())
+        waiting: _Waiting[J, A] = _Waiting(job, loop.create_future(), time.monotonic())
         self._queue.append(waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
@@ -73,6 +72,11 @@ class Batcher(Generic[A]):
         if len(self._workers) < self._lanes:
             self._workers.append(loop.create_task(self._work()))
         return await waiting.answer
+
+    def close(self) -> None:
+        """End the threads, and let go of the model; no image may be waiting."""
+        self._model.shutdown(wait=False)
+        del self._predict  # a method of what holds this batcher: a circle would keep both alive
 
     async def _work(self) -> None:
         while self._queue:
@@ -90,8 +94,8 @@ class Batcher(Generic[A]):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), left)
 
-    def _next_batch(self) -> list[_Waiting[A]]:
-        batch: list[_Waiting[A]] = []
+    def _next_batch(self) -> list[_Waiting[J, A]]:
+        batch: list[_Waiting[J, A]] = []
         share = min(self._max_batch, self._share())
         while self._queue and len(batch) < share:
             waiting = self._queue.popleft()
@@ -110,11 +114,11 @@ class Batcher(Generic[A]):
             return self._max_batch
         return math.ceil(len(self._queue) / (self._lanes - self._calling))
 
-    async def _call(self, batch: list[_Waiting[A]]) -> None:
+    async def _call(self, batch: list[_Waiting[J, A]]) -> None:
         loop = asyncio.get_running_loop()
-        images = [waiting.pixels for waiting in batch]
+        jobs = [waiting.job for waiting in batch]
         try:
-            answers = await loop.run_in_executor(self._model, self._predict, images)
+            answers = await loop.run_in_executor(self._model, self._predict, jobs)
             answered = list(zip(batch, answers, strict=True))
         except Exception as error:  # the runtime may raise anything
             await self._call_singly(batch, error)
@@ -123,7 +127,7 @@ class Batcher(Generic[A]):
             if not waiting.answer.done():
                 waiting.answer.set_result(answer)
 
-    async def _call_singly(self, batch: list[_Waiting[A]], error: Exception) -> None:
+    async def _call_singly(self, batch: list[_Waiting[J, A]], error: Exception) -> None:
         """Run the images of a failed batch one by one, to answer all but the failing ones."""
         if len(batch) > 1:
             for waiting in batch:

@@ -1,0 +1,1 @@
+"""What is served: one loaded bundle, pinned, and the switch to another one."""
