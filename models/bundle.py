@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from scda.models.errors import GateError, UsageError
-from scda.models.files import atomic_folder, is_inside
+from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
 from scda.models.trust import ClassTrust, Trust
 
@@ -164,6 +164,7 @@ def bundle_folder(path: Path) -> Path:
         GateError: If bundle.json is missing beside a model.
     """
     for folder in (path, path / "bundle"):
+        put_back(folder)
         if (folder / MANIFEST).is_file():
             return folder
     if not path.exists():

@@ -4,6 +4,7 @@ import glob
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -82,7 +83,8 @@ def atomic_file(
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
-                os.chmod(draft, 0o644)
+                with suppress(FileNotFoundError):  # a new file has the mode that the umask gives
+                    os.chmod(draft, stat.S_IMODE(path.stat().st_mode))
                 os.replace(draft, path)
     except BaseException:
         with suppress(OSError):  # closing writes the rest, and the disk may be full
@@ -94,50 +96,97 @@ def atomic_file(
 
 
 @contextmanager
-def atomic_folder(folder: Path) -> Iterator[Path]:
+def atomic_folder(folder: Path, *, replace: bool = True) -> Iterator[Path]:
     """Give an empty folder to fill that appears at `folder` when the block ends, or not at all.
 
     A folder that was there before is moved aside. It is put back if the new one cannot take its
-    place, and removed otherwise. One process at a time writes a folder; it removes the drafts that
-    killed ones left.
+    place, and removed otherwise; that of a killed process is put back by the next one. One process
+    at a time writes a folder; it removes the drafts that killed ones left.
+
+    Args:
+        folder: Folder to write; missing parents are created.
+        replace: Whether to replace a folder that is there.
 
     Raises:
-        UsageError: If another process is writing the folder.
+        UsageError: If another process is writing the folder, or it is there and not to be replaced.
+        OSError: If it cannot be written; it names the folder, or a file as it would be in it.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with name_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(folder):
         remove_left_behind(folder)
         draft = _draft_path(folder)
-        old = draft.with_name(draft.name + _MOVED_ASIDE)
         try:
-            draft.mkdir()
-            yield draft
-            for path in draft.rglob("*"):
-                if path.is_file():
-                    _sync(path)
-            draft.chmod(0o755)
-            if folder.exists():
-                folder.rename(old)
-            try:
-                draft.rename(folder)
-            except BaseException:
-                if old.exists():
-                    old.rename(folder)
-                raise
-            _sync(folder.parent)
-            shutil.rmtree(old, ignore_errors=True)
+            with name_errors(folder):
+                draft.mkdir()
+            with _errors_in(draft, folder):
+                yield draft
+            if not replace and os.path.lexists(folder):
+                raise UsageError(f"{folder} exists already; expected a new folder")
+            with name_errors(folder):
+                _put_in_place(draft, folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+@contextmanager
+def _errors_in(draft: Path, folder: Path) -> Iterator[None]:
+    """Let an OSError name a file of a draft as it would be in the folder."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str | os.PathLike):
+            path = Path(error.filename)
+            if path.is_relative_to(draft):
+                error.filename = os.fspath(folder / path.relative_to(draft))
+        raise
+
+
+def _put_in_place(draft: Path, folder: Path) -> None:
+    """Rename a complete draft to its folder, in place of the one that is there."""
+    for path in draft.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    old = draft.with_name(draft.name + _MOVED_ASIDE)
+    if folder.exists():
+        folder.rename(old)
+    try:
+        draft.rename(folder)
+    except BaseException:
+        if old.exists():
+            old.rename(folder)
+        raise
+    _sync(folder.parent)
+    with suppress(OSError):  # there was none before, or it stays for the next writer
+        old.rename(draft)  # removed as a draft: half of it must never be put back
+
+
+def put_back(folder: Path) -> None:
+    """Put back the folder that a killed process had moved aside to replace it, if one did.
+
+    What cannot be moved, or is still being written by another process, stays as it is.
+    """
+    if not os.path.lexists(folder) and _left_behind(folder, _MOVED_ASIDE):
+        with lock(folder) as is_ours:
+            if is_ours:
+                _put_back(folder)
+
+
+def _put_back(folder: Path) -> None:
+    moved = [] if os.path.lexists(folder) else _left_behind(folder, _MOVED_ASIDE)
+    with suppress(OSError):
+        if moved:
+            max(moved, key=lambda path: path.stat().st_ctime).rename(folder)
 
 
 def remove_left_behind(path: Path) -> None:
     """Remove the drafts of a file that killed processes left; those of running ones stay.
 
-    The drafts of a folder are removed as well; call it for a folder as its `only_writer` alone.
+    The drafts of a folder are removed as well, and one that was moved aside is put back if no other
+    took its place; call it for a folder as its `only_writer` alone.
     """
-    random = "?" * _RANDOM_CHARACTERS  # more would belong to a file with a longer name
-    name = f"{TEMPORARY}{glob.escape(path.name)}.{random}"
-    for left in (left for end in _ENDINGS for left in path.parent.glob(name + end)):
+    _put_back(path)
+    for left in (left for end in _ENDINGS for left in _left_behind(path, end)):
         if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left, ignore_errors=True)
             continue
@@ -145,6 +194,12 @@ def remove_left_behind(path: Path) -> None:
         with suppress(OSError), lock(draft) as is_ours:
             if is_ours:
                 draft.unlink(missing_ok=True)
+
+
+def _left_behind(path: Path, end: str) -> list[Path]:
+    """Return the drafts of a file or folder, or what a writer of it left under another ending."""
+    random = "?" * _RANDOM_CHARACTERS  # more would belong to a file with a longer name
+    return list(path.parent.glob(f"{TEMPORARY}{glob.escape(path.name)}.{random}{end}"))
 
 
 def _draft_path(path: Path) -> Path:

@@ -13,7 +13,13 @@ from typing import Any
 from scda.adapt.config import RENAMED, TrainConfig
 from scda.adapt.options import current_names
 from scda.models.errors import GateError, UsageError
-from scda.models.files import name_errors, only_writer, remove_left_behind, write_atomically
+from scda.models.files import (
+    name_errors,
+    only_writer,
+    put_back,
+    remove_left_behind,
+    write_atomically,
+)
 from scda.models.places import RUN_FILES, is_run
 
 _MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
@@ -189,6 +195,7 @@ def check_finished(root: Path) -> None:
     Raises:
         UsageError: If it holds no bundle.
     """
+    put_back(RunFolder(root).bundle)
     if not RunFolder(root).bundle.is_dir():
         raise UsageError(f"{root}: found no bundle; expected a finished run")
 

@@ -129,7 +129,7 @@ def job_files(output: Path) -> tuple[Path, Path]:
 def _opened(path: Path) -> BinaryIO:
     """Return a journal, created if it does not exist, opened at its start."""
     with write_errors(path):
-        path.touch(0o644)
+        path.touch()
         return path.open("r+b")
 
 

@@ -188,7 +188,7 @@ def _write(
     table = io.StringIO(newline="")
     writer = csv.writer(table)
     writer.writerow(COLUMNS)
-    with atomic_folder(out) as draft:
+    with atomic_folder(out, replace=False) as draft:
         placer = ClassFolders(draft, mode)
         for done, image in enumerate(images, 1):
             label = labels[image.class_id]

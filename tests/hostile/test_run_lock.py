@@ -102,9 +102,8 @@ def test_a_refused_new_run_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("end", ["", ".old"])
-def test_drafts_of_killed_writers_of_a_folder_are_removed(tmp_path: Path, end: str) -> None:
-    left = tmp_path / f".scda-new.0123abcd{end}"
+def test_drafts_of_killed_writers_of_a_folder_are_removed(tmp_path: Path) -> None:
+    left = tmp_path / ".scda-new.0123abcd"
     left.mkdir()
     (left / "image.jpg").touch()
     kept = tmp_path / ".new.original"  # of a person

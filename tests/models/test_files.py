@@ -1,5 +1,6 @@
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,31 @@ def test_a_file_is_written_or_replaced(tmp_path: Path, data: bytes | str, expect
     assert entries(tmp_path) == ["names.json"]
 
 
-def test_a_written_file_can_be_read_by_everyone(tmp_path: Path) -> None:
-    write_atomically(tmp_path / "a", "text")
-    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+@pytest.fixture(params=[0o022, 0o002, 0o077])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_written_file_has_the_mode_that_the_umask_gives(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "a"
+    write_atomically(path, "text")
+    assert mode(path) == 0o666 & ~umask
+    path.chmod(0o640)
+    write_atomically(path, "other text")
+    assert mode(path) == 0o640
+
+
+def test_a_written_folder_has_the_mode_that_the_umask_gives(tmp_path: Path, umask: int) -> None:
+    with atomic_folder(tmp_path / "bundle") as draft:
+        fill(draft, "a", "b/c")
+    modes = [mode(tmp_path / name) for name in ("bundle", "bundle/b", "bundle/a", "bundle/b/c")]
+    assert modes == [0o777 & ~umask] * 2 + [0o666 & ~umask] * 2
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync", "chmod"])
@@ -81,7 +104,6 @@ def test_a_folder_appears_when_it_is_whole(tmp_path: Path) -> None:
         "run/bundle/b",
         "run/bundle/b/c",
     ]
-    assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_folder_replaces_the_one_before(tmp_path: Path) -> None:
@@ -127,6 +149,43 @@ def test_a_first_folder_that_cannot_be_put_in_place_leaves_nothing(
     monkeypatch.setattr(os, "rename", failing())
     with pytest.raises(OSError, match="No space left"):
         replace(tmp_path / "bundle", then=lambda: None)
+    assert entries(tmp_path) == []
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_folder_that_appears_meanwhile_is_replaced_only_where_it_may_be(
+    tmp_path: Path, *, keep: bool
+) -> None:
+    folder = tmp_path / "promoted"
+    with (
+        pytest.raises(UsageError, match="promoted exists already") if keep else nullcontext(),
+        atomic_folder(folder, replace=not keep) as draft,
+    ):
+        fill(draft, "new")
+        fill(folder, "mine")
+    assert entries(tmp_path) == ["promoted", "promoted/mine" if keep else "promoted/new"]
+
+
+@pytest.mark.parametrize("call", ["mkdir", "rename"])
+def test_an_error_names_the_folder_and_not_its_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    folder = tmp_path / "bundle"
+    with pytest.raises(FileNotFoundError) as inside, atomic_folder(folder) as draft:
+        (draft / "none" / "a").touch()
+    assert inside.value.filename == str(folder / "none" / "a")
+
+    original = getattr(os, call)
+
+    def refuse(path: Path, *others: object) -> None:
+        if Path(path).name.startswith(".scda-"):
+            raise OSError(28, "No space left on device", os.fspath(path))
+        original(path, *others)
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match="No space left") as error, atomic_folder(folder):
+        pass
+    assert error.value.filename == str(folder)
     assert entries(tmp_path) == []
 
 
