@@ -1,6 +1,5 @@
 """Labelled files copied or linked into class folders, with a manifest of their places."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from scda.models.errors import ImageError, UsageError
 from scda.models.files import atomic_file, real_path, remove_left_behind, write_errors
 from scda.models.names import UNKNOWN
-from scda.models.places import check_outside
+from scda.models.places import check_outside, check_replaceable
 from scda.serve.files.class_folders import (
     ONE_DISK,
     ClassFolders,
@@ -53,7 +52,9 @@ def check_sort(
         raise UsageError(f"{folder}: is a link to nothing; expected a new or empty folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file; expected a new or empty folder to sort into")
-    if not resumed:
+    if resumed:
+        _check_manifest(folder)
+    else:
         _check_empty(folder)
     if not place.parent.is_dir():
         raise UsageError(
@@ -70,7 +71,7 @@ def sort_files(
 ) -> Iterator[Write]:
     """Give a function that copies or links the files of rows into class folders.
 
-    After an error everything is removed again.
+    After an error the files that this placed are removed again, and no others.
 
     Args:
         folder: New or empty folder that `check_sort` accepts.
@@ -98,9 +99,9 @@ def sort_files(
                     file.write(csv_lines(lines))
 
             yield write
+            _check_manifest(folder)  # a person's may have appeared meanwhile
     except BaseException:
-        for name in sorter.folders:
-            shutil.rmtree(folder / name, ignore_errors=True)
+        sorter.folders.remove_placed()
         if is_new:
             with suppress(OSError):
                 folder.rmdir()
@@ -114,12 +115,7 @@ class _Sorter:
             reserved=(MANIFEST, REVIEW, UNKNOWN),
         )
         self._of_class = {**{one.class_id: UNKNOWN for one in about.classes}, **names}
-        self._folders, self._about = ClassFolders(folder, mode, resumed=resumed), about
-
-    @property
-    def folders(self) -> tuple[str, ...]:
-        """Every folder that may receive files."""
-        return (REVIEW, *self._of_class.values())
+        self.folders, self._about = ClassFolders(folder, mode, resumed=resumed), about
 
     def place(self, row: Row) -> tuple[str, ...]:
         """Copy or link the file of a row, and return its line of the manifest."""
@@ -130,7 +126,7 @@ class _Sorter:
         file = self._about.file(row)
         name = REVIEW if row.review else self._of_class[answer.class_id]
         try:
-            return (*columns, self._folders.place(file, name).as_posix(), "")
+            return (*columns, self.folders.place(file, name).as_posix(), "")
         except UsageError:
             if is_readable(file):
                 raise
@@ -140,6 +136,10 @@ class _Sorter:
 def _check_empty(folder: Path) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is not empty; expected a new or empty folder to sort into")
+
+
+def _check_manifest(folder: Path) -> None:
+    check_replaceable(folder / MANIFEST, {csv_lines([COLUMNS]): b""})
 
 
 def _on_one_disk(root: Path, place: Path) -> bool:

@@ -189,7 +189,7 @@ def _write(
     writer = csv.writer(table)
     writer.writerow(COLUMNS)
     with atomic_folder(out, replace=False) as draft:
-        placer = ClassFolders(draft, mode)
+        placer = ClassFolders(draft, mode, shown=out)
         for done, image in enumerate(images, 1):
             label = labels[image.class_id]
             place = placer.place(image.file, folders[image.class_id])

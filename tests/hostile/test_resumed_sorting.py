@@ -93,10 +93,10 @@ def test_a_killed_sorting_goes_on(
     sort(predictor, images, tmp_path / "whole", mode=mode)
     place = tmp_path / "sorted"
     kill(predictor, images, place, mode, *tables)
-    # A file that was half-copied, and one whose link or copy is of another file.
-    for path in sorted(place.glob("*/*.jpg"))[:2]:
-        path.unlink()
-        path.write_bytes(b"half")
+    # What was being copied, and what was not yet placed.
+    first, second = sorted(place.glob("*/*.jpg"))[:2]
+    first.rename(first.with_name(".scda-0123456789abcdef"))
+    second.unlink()
     with pytest.raises(UsageError, match="sorted: is not empty"):
         sort(predictor, images, place, *tables, mode=mode)
     other = "symlink" if mode == "copy" else "copy"
@@ -106,6 +106,56 @@ def test_a_killed_sorting_goes_on(
     assert contents(place) == contents(tmp_path / "whole")
     left = {path.name for path in tmp_path.iterdir()}
     assert left == {"images", "sorted", "whole", *(table.name for table in tables)}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [("copy", "red/red.jpg"), ("hardlink", "blue/blue-3.jpg"), ("symlink", "manifest.csv")],
+)
+def test_a_file_of_a_person_is_neither_replaced_nor_removed(
+    predictor: Predictor, images: Path, tmp_path: Path, mode: str, name: str
+) -> None:
+    place = tmp_path / "sorted"
+    kill(predictor, images, place, mode)
+    mine, beside = place / name, place / "red" / "notes.txt"
+    mine.unlink(missing_ok=True)
+    mine.parent.mkdir(exist_ok=True)
+    for path in (mine, beside):
+        path.write_text("years of work")
+    for _ in range(2):
+        with pytest.raises(UsageError, match=f"{mine}: .*(File exists; it is another|exists and)"):
+            sort(predictor, images, place, mode=mode, resume=True)
+        assert mine.read_text() == beside.read_text() == "years of work"
+    mine.unlink()
+    sort(predictor, images, place, mode=mode, resume=True)
+    beside.unlink()
+    sort(predictor, images, tmp_path / "whole", mode=mode)
+    assert contents(place) == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("mode", ["copy", "hardlink", "symlink"])
+@pytest.mark.parametrize("name", ["red/red-2.jpg", "manifest.csv"])
+def test_a_file_that_appears_while_sorting_is_neither_replaced_nor_removed(
+    predictor: Predictor,
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    name: str,
+) -> None:
+    mine = tmp_path / "sorted" / name
+    whole = ClassFolders.place
+
+    def place(self: ClassFolders, *what: Any) -> Path:
+        mine.parent.mkdir(exist_ok=True)
+        mine.write_text("years of work")
+        return whole(self, *what)
+
+    monkeypatch.setattr(ClassFolders, "place", place)
+    with pytest.raises(UsageError, match=f"{mine}: "):
+        sort(predictor, images, tmp_path / "sorted", mode=mode)
+    assert list(contents(tmp_path / "sorted")) == [name]
+    assert mine.read_text() == "years of work"
 
 
 def test_nothing_but_what_was_sorted_is_gone_on_with(
@@ -142,13 +192,17 @@ def test_sorting_alone_can_be_resumed_after_an_error(
     assert len(contents(tmp_path / "sorted")) == 16
 
 
-def test_a_file_that_vanished_before_it_was_copied_whole_is_a_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", [".scda-0123456789abcdef", None])
+def test_a_file_that_vanished_before_it_was_copied_whole_is_a_row(
+    tmp_path: Path, half: str | None
+) -> None:
     original, root = tmp_path / "a.jpg", tmp_path / "sorted"
     (root / "red").mkdir(parents=True)
-    (root / "red" / "a.jpg").write_bytes(b"half")
-    with pytest.raises(UsageError, match=r"a\.jpg: cannot copy: No such file"):
+    (root / "red" / (half or "a.jpg")).write_bytes(b"half")
+    with pytest.raises(UsageError, match=r"a\.jpg: cannot copy: "):
         ClassFolders(root, "copy", resumed=True).place(original, "red")
-    assert not (root / "red" / "a.jpg").exists()
+    left = [path.name for path in (root / "red").iterdir()]
+    assert left == ([] if half else ["a.jpg"])  # nothing says whose it is
 
 
 def test_a_full_disk_is_not_blamed_on_the_original(
@@ -168,6 +222,10 @@ def test_a_full_disk_is_not_blamed_on_the_original(
     monkeypatch.setattr(os, "link", full)
     with pytest.raises(UsageError, match=f"^{place}: cannot hardlink {original}: No space left"):
         ClassFolders(root, "hardlink").place(original, "red")
+    shown = tmp_path / "promoted" / "red" / "a.jpg"
+    with pytest.raises(UsageError, match=f"^{shown}: cannot copy {original}: No space left"):
+        ClassFolders(root, "copy", shown=tmp_path / "promoted").place(original, "red")
+    assert list(root.glob("*/*")) == []
 
 
 def test_what_a_killed_promotion_left_is_removed_by_the_next(tmp_path: Path) -> None:
