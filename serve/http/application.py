@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
+from scda.serve.http.bodies.uploads import read_image_bytes, read_images
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
 from scda.serve.http.exemplar_route import serve_exemplars
 from scda.serve.http.inference_queue import InferenceQueue
@@ -17,12 +18,11 @@ from scda.serve.http.metrics import Metrics
 from scda.serve.http.middleware import RequestMiddleware
 from scda.serve.http.model_card import serve_model_card
 from scda.serve.http.nearest import serve_nearest
-from scda.serve.http.openapi import FILE, ONE_IMAGE, body, errors, form
+from scda.serve.http.openapi import ONE_IMAGE, SEVERAL_IMAGES, errors
 from scda.serve.http.page import PUBLIC, serve_page
 from scda.serve.http.served.model import ServedModel, load_for_serving
 from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
-from scda.serve.http.uploads import read_form_files, read_image_bytes
 from scda.serve.imaging import Answer
 
 
@@ -87,7 +87,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
 
     @app.post("/v1/predict", response_model=Prediction, responses=errors(), openapi_extra=ONE_IMAGE)
     async def predict(request: Request) -> JSONResponse:
-        """Classify one image, sent as the form field `image` or as the body itself."""
+        """Classify one image, sent as the field `image` of a form or of JSON, or as the body."""
         async with queue.slot():
             data = await read_image_bytes(request, max_bytes=settings.max_bytes)
             (answer,) = await queue.predict([data])
@@ -99,13 +99,13 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
         "/v1/predict_batch",
         response_model=Results,
         responses=errors(),
-        openapi_extra=body(form("images", {"type": "array", "items": FILE, "minItems": 1})),
+        openapi_extra=SEVERAL_IMAGES,
     )
     async def predict_batch(request: Request) -> JSONResponse:
         """Classify several images, in order; a bad image has an error in its place."""
         limits = {"max_bytes": settings.max_bytes, "max_files": settings.max_files}
         async with queue.slot():
-            files = await read_form_files(request, "images", **limits)
+            files = await read_images(request, **limits)
             answers = await queue.predict(files)
         return JSONResponse({"results": [_result(request, answer) for answer in answers]})
 

@@ -11,12 +11,12 @@ from scda.models.bundle import Manifest
 from scda.models.errors import ImageError
 from scda.models.names import UNKNOWN
 from scda.models.predictor import Prediction
+from scda.serve.http.bodies.uploads import read_image_bytes
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import ONE_IMAGE, errors
 from scda.serve.http.served.exemplars import Exemplars
 from scda.serve.http.served.model import Inference
 from scda.serve.http.served.target_index import NearImage
-from scda.serve.http.uploads import read_image_bytes
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,42 @@ def errors(*codes: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorBody} for status in sorted(statuses)}
 
 
-def form(field: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a multipart form with one field."""
-    fields = {"type": "object", "required": [field], "properties": {field: schema}}
-    return {"multipart/form-data": fields}
+def _form(field: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"multipart/form-data": {"schema": _object(field, schema)}}
 
 
-def body(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of a request body, from the schema of each content type."""
-    content = {kind: {"schema": schema} for kind, schema in schemas.items()}
-    return {"requestBody": {"required": True, "content": content}}
+def _json(field: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
+    return {"application/json": {"schema": _object(field, schema), "example": {field: example}}}
 
 
-ONE_IMAGE = body({"application/octet-stream": FILE, **form("image", FILE)})
+def _object(field: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": [field], "properties": {field: schema}}
+
+
+def _several(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": schema, "minItems": 1}
+
+
+def _body(*contents: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a request body, from that of each content type."""
+    merged = {kind: content for one in contents for kind, content in one.items()}
+    return {"requestBody": {"required": True, "content": merged}}
+
+
+_TEXT = {
+    "type": "string",
+    "contentEncoding": "base64",
+    "description": "An image file in base64, with or without a prefix data:image/...;base64,",
+}
+# A PNG of one red pixel.
+_EXAMPLE = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC"
+)
+ONE_IMAGE = _body(
+    {"application/octet-stream": {"schema": FILE}},
+    _form("image", FILE),
+    _json("image", _TEXT, _EXAMPLE),
+)
+SEVERAL_IMAGES = _body(
+    _form("images", _several(FILE)), _json("images", _several(_TEXT), [_EXAMPLE, _EXAMPLE])
+)

@@ -251,6 +251,7 @@ def test_openapi_describes_every_route(app: FastAPI) -> None:
     assert {route["operationId"] for route in routes} == names
     post = docs["paths"]["/v1/predict"]["post"]
     assert set(post["requestBody"]["content"]) == {
+        "application/json",
         "application/octet-stream",
         "multipart/form-data",
     }

@@ -1,6 +1,8 @@
 """Whatever bytes come in: an answer or an error of ours, and never a bug's."""
 
 import asyncio
+import base64
+import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +92,17 @@ def forms(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
+@st.composite
+def documents(draw: st.DrawFn) -> bytes:
+    """Draw JSON with images in base64 that something happened to."""
+    files = draw(st.lists(images(), min_size=1, max_size=3))
+    texts = [base64.b64encode(data).decode() for data in files]
+    data = bytearray(json.dumps({"image": texts[0], "images": texts}).encode())
+    for _ in range(draw(st.integers(0, 3))):
+        _damage(draw, data)
+    return bytes(data)
+
+
 _RAW = st.one_of(images(), st.binary(max_size=300))
 _TYPES = st.one_of(
     st.just(b"multipart/form-data; boundary=" + _BOUNDARY),
@@ -122,6 +135,12 @@ def test_damaged_forms(asker: Asker, path: str, body: bytes, content_type: bytes
     asker.check(path, body, content_type)
 
 
+@_FEW
+@given(path=_ROUTES, body=documents())
+def test_damaged_json(asker: Asker, path: str, body: bytes) -> None:
+    asker.check(path, body, b"application/json")
+
+
 @pytest.mark.slow
 @_MANY
 @given(body=_RAW)
@@ -134,3 +153,10 @@ def test_many_damaged_images(asker: Asker, body: bytes) -> None:
 @given(path=_ROUTES, body=forms(), content_type=_TYPES)
 def test_many_damaged_forms(asker: Asker, path: str, body: bytes, content_type: bytes) -> None:
     asker.check(path, body, content_type)
+
+
+@pytest.mark.slow
+@_MANY
+@given(path=_ROUTES, body=documents())
+def test_many_damaged_documents(asker: Asker, path: str, body: bytes) -> None:
+    asker.check(path, body, b"application/json")

@@ -87,9 +87,7 @@ class _Collector:
         else:
             self._others += 1
         if len(self.parts) > self._max_parts:
-            raise RequestError(
-                "too_many_files", f"more than {self._max_parts} files in one request"
-            )
+            raise too_many_files(self._max_parts)
         if self._others > MAX_OTHERS:
             raise RequestError("bad_request", f"the form has more than {MAX_OTHERS} other fields")
 
@@ -99,3 +97,8 @@ class _Collector:
 
     def _on_end(self) -> None:
         self.complete = True
+
+
+def too_many_files(max_files: int) -> RequestError:
+    """Return the error for more files than a request may bring."""
+    return RequestError("too_many_files", f"more than {max_files} files in one request")

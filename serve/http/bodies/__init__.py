@@ -1,0 +1,1 @@
+"""How the body of a request becomes image files, within limits that hold while it is read."""
