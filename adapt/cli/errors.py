@@ -4,9 +4,10 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from enum import IntEnum
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import typer
@@ -23,6 +24,7 @@ from scda.models.errors import DataError, GateError, ScdaError, UsageError
 
 _GRACE_SECONDS = 3.0  # from SIGTERM to the end of the process
 _RESUMABLE = {"train", "label"}
+_OUTPUTS = {"--out", "--embeddings", "--sort-into"}
 
 
 class ExitCode(IntEnum):
@@ -101,7 +103,14 @@ def _say_terminated() -> int:
 
 
 def _advice() -> str:
-    return "; rerun with --resume to continue" if _RESUMABLE & set(sys.argv[1:2]) else ""
+    return "; rerun with --resume to continue" if _is_resumable(sys.argv[1:]) else ""
+
+
+def _is_resumable(words: Sequence[str]) -> bool:
+    """Return whether a command has an output to resume with; standard output is none."""
+    given = [word.split("=", 1) for word in words if "=" in word]
+    outs = {value for option, value in [*pairwise(words), *given] if option in _OUTPUTS}
+    return bool(_RESUMABLE & set(words[:1])) and outs != {"-"} and "--dry-run" not in words
 
 
 def _fail(code: int, message: str) -> int:

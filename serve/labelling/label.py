@@ -96,7 +96,7 @@ def label(
                 write(rows)
                 tally.add(rows)
                 on_progress(tally.num_done, total, tally.num_failed)
-                check_errors(tally.errors, max_errors)
+                check_errors(tally.errors, max_errors, resumable=journal is not None)
 
             waiting = iter(files)
             for rows in replayed_batches(journal, waiting):
@@ -166,17 +166,23 @@ def _count(files: LocalFiles | ListedFiles, given: Sequence[object]) -> int:
     return total
 
 
-def check_errors(errors: Counter[str], most: int | None) -> None:
+def check_errors(errors: Counter[str], most: int | None, *, resumable: bool = True) -> None:
     """Check the number of failed files so far.
 
+    Args:
+        errors: Number of files per error code.
+        most: Largest number; None allows any.
+        resumable: Whether the labelling can be resumed.
+
     Raises:
-        DataError: If there are more than `most`; None allows any number.
+        DataError: If there are more.
     """
     if most is not None and errors.total() > most:
         (code, count), *_ = errors.most_common(1)
+        advice = "rerun with --resume to continue" if resumable else "allow more to label them all"
         raise DataError(
             f"{errors.total()} files failed, {count} of them {code}; expected {most} at most "
-            "(--max-errors); rerun with --resume to continue"
+            f"(--max-errors); {advice}"
         )
 
 

@@ -35,27 +35,48 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err == f"scda-adapt: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "resumable"),
+    [
+        ("evaluate", False),
+        ("label --out x.csv", True),
+        ("label --out - --out x.csv", True),
+        ("label --out - --sort-into sorted", True),
+        ("label --out - --embeddings=x.npy", True),
+        ("label --out -", False),
+        ("label --out=- --summary s.json", False),
+        ("train --out run", True),
+        ("train --out run --dry-run", False),
+    ],
+)
 def test_only_what_can_be_resumed_says_so(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str,
+    resumable: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert _ended(KeyboardInterrupt(), "evaluate", monkeypatch) == ExitCode.INTERRUPTED
-    assert capsys.readouterr().err == "scda-adapt: interrupted\n"
+    advice = "; rerun with --resume to continue" if resumable else ""
+    for error, said in ((KeyboardInterrupt(), "interrupted"), (Terminated(), "terminated")):
+        _ended(error, words, monkeypatch)
+        assert capsys.readouterr().err == f"scda-adapt: {said}{advice}\n"
 
 
 def test_the_exit_codes_never_change() -> None:
     assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5, 130, 141, 143]
 
 
-def _ended(error: BaseException, command: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    """The exit code of a command that raises `error`."""
+def _ended(error: BaseException, words: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """The exit code of a command that raises `error`, whatever its options."""
+    command, *options = words.split()
+    any_options = {"allow_extra_args": True, "ignore_unknown_options": True}
     app = typer.Typer(pretty_exceptions_enable=False)
 
     def fail() -> None:
         raise error
 
-    app.command(command)(fail)
+    app.command(command, context_settings=any_options)(fail)
     app.command("other")(lambda: None)  # with two commands, the first word chooses
-    monkeypatch.setattr(sys, "argv", ["scda-adapt", command])
+    monkeypatch.setattr(sys, "argv", ["scda-adapt", command, *options])
     monkeypatch.setattr("scda.adapt.cli.errors.signal.signal", lambda *arguments: None)
     with pytest.raises(SystemExit) as stopped:
         run(app)

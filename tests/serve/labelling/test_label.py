@@ -381,6 +381,23 @@ def test_too_many_bad_files_end_it_and_the_rest_can_be_resumed(
     assert len(read_csv(out)) == 6
 
 
+@pytest.mark.parametrize(
+    ("out", "advice"),
+    [("-", "allow more to label them all"), ("rows.csv", "rerun with --resume to continue")],
+)
+def test_too_many_bad_files_advise_to_resume_where_that_is_possible(
+    predictor: Predictor,
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    out: str,
+    advice: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=rf"expected 0 at most \(--max-errors\); {advice}$"):
+        label(predictor, [images], [out], max_errors=0)
+
+
 def test_the_summary_adds_up(predictor: Predictor, images: Path, tmp_path: Path) -> None:
     summary = label(predictor, [images], [str(tmp_path / "rows.csv")]).to_json()
     assert summary["files"] == sum(summary["labels"].values()) + summary["failed"] == 6
