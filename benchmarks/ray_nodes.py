@@ -29,7 +29,8 @@ from scda.serve.labelling.label import label
 from scda.serve.labelling.ray.cluster import ray_cluster
 from scda.serve.labelling.ray.engine import label_on_ray
 
-_BATCH_SIZE = 2  # 64 files to a part: a few hundred files are several parts for each node
+_BATCH_SIZE = 2  # 64 files to a part: some thousand files are many parts for each node
+_LEAST_PARTS = 4  # of each node; with fewer, the time between the first and the last says nothing
 _STORE_BYTES = 80_000_000  # of shared memory, for each node
 _MIB = 2**20
 
@@ -39,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--files", type=int, default=640, help="files, evenly chosen")
+    parser.add_argument("--files", type=int, default=2800, help="files, evenly chosen")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 2, 3])
     given = parser.parse_args()
     predictor = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
@@ -85,9 +86,12 @@ class _Used:
         self.mib = max(self.mib, *map(_mib, pairs))
 
     def describe(self) -> str:
-        """Return images/s, processor ms per image, MiB of a worker and the load."""
-        if len(self.notes) < 2:
-            return "too few parts: pass more --files | | |"
+        """Return images/s, processor ms per image, MiB of a worker and the load as cells.
+
+        Where too few parts were done while every node had a worker, the first one says so.
+        """
+        if len(self.notes) <= self.nodes * _LEAST_PARTS:
+            return f"too few parts ({len(self.notes)}): pass more --files | | |"
         (began, before, seconds_before), (now, done, seconds) = self.notes[0], self.notes[-1]
         rate = (done - before) / (now - began)
         ms = 1000 * (seconds - seconds_before) / (done - before)
