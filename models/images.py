@@ -21,6 +21,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
+from scda.models.foreign import describe
 from scda.models.limits import LIMITS, MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """
     if not data:
         raise ImageError("empty", "the file is empty")
-    factory = _factory(data[:16])
+    factory = _factory(data)
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
         image = factory(BoundedReader(data), "")
@@ -191,13 +192,14 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     return image
 
 
-def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
-    """Return the reader of Pillow that accepts a file beginning with these bytes.
+def _factory(data: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
+    """Return the reader of Pillow that accepts a file beginning as this one does.
 
     Raises:
-        ImageError: If none of `FORMATS` accepts them.
+        ImageError: If none of `FORMATS` accepts it.
     """
     Image.init()
+    prefix = data[:16]
     for name in FORMATS:
         factory, accepts = Image.OPEN.get(name, (None, None))  # a build may lack a format
         # An accept function may return a text: it recognises the format but cannot open it.
@@ -205,8 +207,9 @@ def _factory(prefix: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
             return factory
     if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
         raise ImageError("cannot_decode", "HEIC is not supported; convert it to JPEG or PNG")
+    formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
     raise ImageError(
-        "not_an_image", f"not a supported image format: the file starts with {prefix[:4]!r}"
+        "not_an_image", f"this looks like {describe(data)}; expected an image file: {formats}"
     )
 
 

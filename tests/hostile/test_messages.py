@@ -94,7 +94,7 @@ def test_no_table_is_named_that_is_not_written(
         with pytest.raises(DataError) as refused:
             attempt()
         assert "files are not usable, the first of them " in str(refused.value)
-        assert "not a supported image format" in str(refused.value)
+        assert "this looks like" in str(refused.value)
     assert "rejected.csv" not in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 

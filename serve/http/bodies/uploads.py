@@ -11,6 +11,7 @@ from scda.serve.http.errors import RequestError
 _FRAMING = 64 * 1024  # bytes for what surrounds the files of a form or a JSON document
 _FORM, _JSON = "multipart/form-data", "application/json"
 _JSON_BEGINS = (b"", b"{", b"[", b'"')  # as no image file does
+_JSON_OBJECT = b'{"'
 ONE, SEVERAL = '{"image": "<base64>"}', '{"images": ["<base64>", ...]}'
 
 
@@ -25,7 +26,11 @@ async def read_image_bytes(request: Request, *, max_bytes: int) -> bytes:
         (data,) = await _form_files(request, "image", max_bytes=max_bytes, max_files=1)
         return data
     if kind != _JSON:
-        return b"".join([chunk async for chunk in _limited(request, max_bytes)])
+        data = b"".join([chunk async for chunk in _limited(request, max_bytes)])
+        if data.startswith(_JSON_OBJECT):
+            hint = f"this looks like JSON; send it with Content-Type: {_JSON}, as {ONE}"
+            raise RequestError("not_an_image", hint)
+        return data
     stream = _limited(request, max_bytes, room=_json_room(max_bytes))
     first = await anext(stream, b"")
     if first.lstrip()[:1] in _JSON_BEGINS:

@@ -64,6 +64,33 @@ def test_json_is_told_by_its_content_type(app: FastAPI, kind: str) -> None:
     assert post(app, "predict", content=RED, headers=headers).json()["label"] == "red"
 
 
+def test_json_of_another_type_is_told_from_an_image(app: FastAPI) -> None:
+    answer = post(app, "predict", content=json.dumps({"image": text(RED)}))
+    assert code_of(answer) == "not_an_image"
+    message = answer.json()["error"]["message"]
+    assert message == (
+        "this looks like JSON; send it with Content-Type: application/json, "
+        'as {"image": "<base64>"}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (text(RED).encode(), "this looks like base64 text, which must be decoded first"),
+        (b"data:image/jpeg;base64," + text(RED).encode(), "this looks like a data: URL"),
+        (b"This is no picture", "this looks like text; expected an image file: JPEG, PNG"),
+    ],
+)
+def test_an_upload_that_is_no_image_is_named_in_words(
+    app: FastAPI, data: bytes, words: str
+) -> None:
+    for content in ({"content": data}, {"files": {"image": data}}, {"json": {"image": text(data)}}):
+        answer = post(app, "predict", **content)
+        assert code_of(answer) == "not_an_image"
+        assert answer.json()["error"]["message"].startswith(words)
+
+
 def test_a_bad_image_in_json_has_the_code_of_one_in_a_form(app: FastAPI) -> None:
     for data in (b"", b"hello", RED[:300], picture("red", size=(2000, 1000), kind="PNG")):
         expected = code_of(post(app, "predict", files={"image": ("x.jpg", data)}))
