@@ -1,6 +1,7 @@
 """Nearest centroids and nearest target images, in cosine distance (1 - cosine, 0 to 2)."""
 
 from pathlib import Path
+from typing import BinaryIO
 
 import faiss
 import numpy as np
@@ -39,22 +40,27 @@ def write_index(index: faiss.Index, path: Path) -> None:
     faiss.write_index(index, str(path))
 
 
-def read_index(path: Path, *, width: int | None = None) -> faiss.Index:
+def read_index(source: Path | BinaryIO, *, width: int | None = None) -> faiss.Index:
     """Return the index in a file.
 
     Args:
-        path: The file.
+        source: The file, or an open one.
         width: Expected dimension of its vectors; None accepts any.
 
     Raises:
         GateError: If the file is not an index, or its vectors do not have length `width`.
     """
+    name = Path(source.name).name
     try:
-        index = faiss.read_index(str(path))
+        if isinstance(source, Path):
+            index = faiss.read_index(str(source))
+        else:
+            reader = faiss.PyCallbackIOReader(source.read)  # type: ignore[attr-defined]  # no stub
+            index = faiss.read_index(reader)
     except (MemoryError, RuntimeError):
-        raise GateError(f"{path.name}: is not a faiss index") from None
+        raise GateError(f"{name}: is not a faiss index") from None
     if width is not None and index.d != width:
-        raise GateError(f"{path.name}: vectors have {index.d} dimensions, the model has {width}")
+        raise GateError(f"{name}: vectors have {index.d} dimensions, the model has {width}")
     return index
 
 

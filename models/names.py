@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.models.bundle import ClassInfo
+from scda.models.bundle import NAMES, ClassInfo, Manifest
 from scda.models.errors import GateError
 from scda.models.files import printable
 
 UNKNOWN = "unknown"  # id, label and kind of the answer in place of a dropped class
 
 _CURE = "restore the file from a copy, or delete it"
-
+_JOINERS = "\u200c\u200d"  # written inside words and emoji; they hide and turn nothing
 
 # Characters that are shown as nothing or as space, besides those of the category of formats (Cf).
 _BLANK = re.compile(
@@ -32,9 +32,21 @@ def to_nfc(label: str) -> str:
     return unicodedata.normalize("NFC", label)
 
 
+def unshowable(text: str) -> Iterable[str]:
+    """Return the characters of a text that are not shown but change what is: controls and formats.
+
+    Line breaks, terminal escapes, and marks that turn the direction of writing (U+202E) or hide.
+    """
+    categories = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return (c for c in text if unicodedata.category(c) in categories and c not in _JOINERS)
+
+
 def folder_label(name: str) -> str:
-    """Return the label of the class in a folder: composed Unicode, other bytes as escapes."""
-    return to_nfc(printable(name))
+    """Return the label of the class in a folder: composed Unicode, what is not text as escapes."""
+    label = to_nfc(printable(name))
+    for character in set(unshowable(label)):
+        label = label.replace(character, character.encode("unicode_escape").decode())
+    return label
 
 
 def as_seen(label: str) -> str:
@@ -65,8 +77,9 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """The names that people gave to the classes; `version` is 0 before the first change."""
+    """The names that people gave to the classes of a model; `version` is 0 before a change."""
 
+    model_id: str = ""  # of the bundle whose classes these are
     version: int = 0
     labels: dict[str, str] = field(default_factory=dict)  # class id → label
     merges: dict[str, str] = field(default_factory=dict)  # class id → id of the remaining class
@@ -91,7 +104,8 @@ class Names:
         """Return names with new states of some classes, and the change added to the history."""
         others = self.labels.keys() | self.merges.keys() | self.drops
         after = {i: self.state(i) for i in sorted(others)} | dict(states)
-        return Names(
+        return dataclasses.replace(
+            self,
             version=change.version,
             labels={i: state.label for i, state in after.items() if state.label is not None},
             merges={i: state.merged_into for i, state in after.items() if state.merged_into},
@@ -105,20 +119,26 @@ class Names:
         return {**fields, "drops": sorted(self.drops), "history": list(fields["history"])}
 
 
-def read_names(path: Path, class_ids: Sequence[str]) -> Names:
-    """Return the contents of a names.json, or empty names if there is no file.
+def read_names(folder: Path, manifest: Manifest) -> Names:
+    """Return the names in a bundle's names.json, or empty names if there is no file.
+
+    A file of an earlier version does not say its model; it will with the next change.
 
     Raises:
-        GateError: If it is damaged or names a class that the bundle lacks.
+        GateError: If it is damaged, of another model, or names a class that the bundle lacks.
     """
+    path = folder / NAMES
     try:
         fields = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return Names()
-    except (OSError, ValueError, RecursionError) as error:
+        return Names(model_id=manifest.id)
+    except OSError as error:
+        raise GateError(f"{path}: cannot read: {error.strerror}; make it readable") from None
+    except (ValueError, RecursionError) as error:
         raise GateError(f"{path}: damaged: {error}; {_CURE}") from None
     try:
         names = Names(
+            model_id=str(fields.get("model_id", manifest.id)),
             version=int(fields["version"]),
             labels={str(k): _text(v) for k, v in fields.get("labels", {}).items()},
             merges={str(k): str(v) for k, v in fields.get("merges", {}).items()},
@@ -127,7 +147,7 @@ def read_names(path: Path, class_ids: Sequence[str]) -> Names:
         )
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise GateError(f"{path}: not a names file: {error!r}; {_CURE}") from None
-    _check(names, class_ids, path)
+    _check(names, manifest, path)
     return names
 
 
@@ -153,13 +173,21 @@ def _change(fields: dict[str, Any]) -> Change:
     return Change(**{**fields, "before": before})
 
 
-def _check(names: Names, class_ids: Sequence[str], path: Path) -> None:
+def _check(names: Names, manifest: Manifest, path: Path) -> None:
+    if names.model_id != manifest.id:
+        raise GateError(
+            f"{path}: names of the model {names.model_id[:40]!a}, expected those of {manifest.id}; "
+            f"{_CURE}"
+        )
     mentioned = {*names.labels, *names.merges, *names.merges.values(), *names.drops}
-    missing = sorted(mentioned - set(class_ids))
+    missing = sorted(mentioned - set(manifest.class_ids))
     if missing:
         raise GateError(
-            f"{path}: the bundle has no class {missing[0]}; the file may belong to another bundle"
+            f"{path}: the bundle has no class {missing[0]}; the file may belong to another "
+            f"bundle; {_CURE}"
         )
     chained = sorted(set(names.merges) & set(names.merges.values()))
     if chained:
-        raise GateError(f"{path}: {chained[0]} is both merged away and the target of a merge")
+        raise GateError(
+            f"{path}: {chained[0]} is both merged away and the target of a merge; {_CURE}"
+        )

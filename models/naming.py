@@ -6,16 +6,24 @@ the current names.json, so that concurrent writers do not lose each other's work
 
 import dataclasses
 import json
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from scda.models.bundle import NAMES, ClassInfo, read_manifest
-from scda.models.errors import UsageError
+from scda.models.errors import GateError, UsageError
 from scda.models.files import lock, remove_left_behind, write_atomically
-from scda.models.names import UNKNOWN, Change, ClassState, Names, as_seen, read_names, to_nfc
+from scda.models.names import (
+    UNKNOWN,
+    Change,
+    ClassState,
+    Names,
+    as_seen,
+    read_names,
+    to_nfc,
+    unshowable,
+)
 
 MAX_LABEL = 200  # characters
 _LOCK_SECONDS = 10.0
@@ -23,6 +31,10 @@ _LOCK_SECONDS = 10.0
 
 class SaveError(UsageError):
     """The names could not be saved; the previous names.json is unchanged."""
+
+
+class ConflictError(UsageError):
+    """A class of an edit has changed since the person saw it; the edit was not carried out."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +45,8 @@ class Edit:
         action: What to do with the classes.
         class_ids: One class; at least two for `merge`, the one that remains first; none for `undo`.
         label: The new label, for `name` alone; an empty label removes the given one.
-        version: The version of the names that the person saw. `undo` alone checks it, so that
-            it does not undo a later change by another person.
+        version: The version of the names that the person saw; None if they saw none. An edit of
+            a class that has changed since is refused, and an undo after any change.
     """
 
     action: Literal["name", "merge", "drop", "restore", "undo"]
@@ -61,11 +73,35 @@ class Naming:
         """Return the names after an edit.
 
         Raises:
+            ConflictError: If its classes have changed since the version that the person saw.
             UsageError: If the edit is refused; see the method of each action.
         """
+        after = self._carry_out(names, edit)
+        if after is not names:
+            self.check_seen(names, edit)
+        return after
+
+    def check_seen(self, names: Names, edit: Edit) -> None:
+        """Check that the person who edits classes has seen their last change.
+
+        Raises:
+            ConflictError: If not; it says what was changed, and what is not saved.
+        """
+        if edit.version in (None, names.version):
+            return
         if edit.action == "undo":
-            if edit.version not in (None, names.version):
-                raise UsageError("the names have changed meanwhile; check the new state, then undo")
+            raise ConflictError("the names have changed meanwhile; check the new state, then undo")
+        changed = _last_change(names, edit)
+        if changed is None:
+            return
+        wanted = f" {edit.label}" if edit.label else ""
+        raise ConflictError(
+            f"{changed} since you saw the class, so {edit.action}{wanted} was not saved; "
+            "check the new state, then save again"
+        )
+
+    def _carry_out(self, names: Names, edit: Edit) -> Names:
+        if edit.action == "undo":
             return self.undo(names)
         if edit.action == "merge":
             return self.merge(names, edit.class_ids)
@@ -212,49 +248,71 @@ def clean_label(text: str) -> str:
     """Return a label as it is saved: in composed Unicode, without surrounding space.
 
     Raises:
-        UsageError: If it is longer than `MAX_LABEL`, contains a control or line break character, or
-            has no visible character.
+        UsageError: If it is longer than `MAX_LABEL`, has no visible character, or contains a
+            control or format character: a line break, or a mark that turns the writing's direction.
     """
     label = to_nfc(text).strip()
     if len(label) > MAX_LABEL:
         raise UsageError(f"the label has {len(label)} characters; expected at most {MAX_LABEL}")
-    bad = next((c for c in label if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")), None)
-    if bad is not None:
-        raise UsageError(f"the label contains the character {bad!a}; expected one line of text")
     if label and not as_seen(label):
         raise UsageError(f"the label {label!a} has no visible character; expected a name")
+    bad = next(iter(unshowable(label)), None)
+    if bad is not None:
+        raise UsageError(
+            f"the label contains the character {bad!a}, which is not shown itself; expected one "
+            "line of text without control and format characters"
+        )
     return label
 
 
 Apply = Callable[[Naming, Names], Names]
 
 
-def change_names(folder: Path, change: Apply) -> Names:
+def change_names(folder: Path, change: Apply, *, model_id: str | None = None) -> Names:
     """Apply a change to the names of a bundle, save them, and return them.
 
     Args:
         folder: Folder of the bundle.
         change: Called once with the current names, while the lock keeps other writers out.
+        model_id: The model that the change is meant for; None accepts any.
 
     Raises:
         UsageError: If the change is refused.
         SaveError: If the bundle cannot be written.
-        GateError: If the bundle or its names.json is damaged.
+        GateError: If the bundle or its names.json is damaged, or the bundle is of another model.
     """
-    naming = Naming(read_manifest(folder, checked=False).classes)
+    manifest = read_manifest(folder, checked=False)
+    if model_id not in (None, manifest.id):
+        raise GateError(
+            f"{folder}: found the model {manifest.id}, expected {model_id}: the bundle has been "
+            "replaced; start the review anew"
+        )
+    naming = Naming(manifest.classes)
     path = folder / NAMES
     try:
         with lock(path, seconds=_LOCK_SECONDS) as is_ours:
             if not is_ours:
                 raise SaveError(f"{path}: another process is writing the file; try again")
             remove_left_behind(path)
-            before = read_names(path, naming.class_ids)
+            before = read_names(folder, manifest)
             after = change(naming, before)
             if after is not before:
                 write_atomically(path, json.dumps(after.to_json(), indent=1))
     except OSError as error:
         raise SaveError(f"{path}: cannot save: {error.strerror or error}") from None
     return after
+
+
+def _last_change(names: Names, edit: Edit) -> str | None:
+    """Return the last change of a class of an edit since the version that the edit saw, if any."""
+    seen = edit.version or 0
+    if seen > names.version:
+        return "the names were reset"
+    for change in reversed(names.history):
+        touched = {*change.before, *(names.merges.get(i) for i in change.before)}
+        if change.version > seen and touched & set(edit.class_ids):
+            return change.did
+    return None
 
 
 def _changed(names: Names, states: Mapping[str, ClassState], did: str, *, undoes: int = 0) -> Names:

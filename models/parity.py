@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 from zipfile import BadZipFile
 
 import numpy as np
@@ -37,18 +38,17 @@ class Reference:
             )
 
     @classmethod
-    def load(cls, path: Path) -> "Reference":
-        """Return what `save` wrote.
+    def load(cls, file: BinaryIO) -> "Reference":
+        """Return what `save` wrote, from an open file.
 
         Raises:
             GateError: If the file is damaged.
         """
         try:
-            # NumPy would leave a damaged file open if it opened the file itself.
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            with np.load(file, allow_pickle=False) as arrays:
                 return cls(arrays["pixels"], arrays["probabilities"], arrays["features"])
         except _DAMAGED as error:
-            raise GateError(f"{path.name}: damaged: {error}") from None
+            raise GateError(f"{Path(file.name).name}: damaged: {error}") from None
 
 
 def drift(session: Session, reference: Reference) -> float:

@@ -16,9 +16,9 @@ from scda.models.bundle import (
     CLUSTERS,
     MANIFEST,
     MODEL,
-    NAMES,
     PARITY,
     Manifest,
+    open_verified,
     read_manifest,
 )
 from scda.models.errors import GateError
@@ -103,7 +103,7 @@ class Predictor:
         self._id = manifest.id
         quantiles = [info.radius[OUTLIER_QUANTILE] for info in manifest.classes]
         self._radii = np.array(quantiles, np.float32)
-        self.rename(read_names(folder / NAMES, manifest.class_ids))
+        self.rename(read_names(folder, manifest))
 
     def rename(self, names: Names) -> None:
         """Replace the names, merges and drops."""
@@ -249,9 +249,12 @@ def load_predictor(
         UsageError: If the provider is not available.
     """
     manifest = read_manifest(folder)
-    session = Session(folder / MODEL, provider=provider, threads=threads, spinning=spinning)
-    index = read_index(folder / CLUSTERS, width=session.width)
-    reference = Reference.load(folder / PARITY)
+    with open_verified(folder, manifest, MODEL) as file:
+        session = Session(file, provider=provider, threads=threads, spinning=spinning)
+    with open_verified(folder, manifest, CLUSTERS) as file:
+        index = read_index(file, width=session.width)
+    with open_verified(folder, manifest, PARITY) as file:
+        reference = Reference.load(file)
     for what, found, expected in (
         (CLUSTERS, index.ntotal, len(manifest.classes)),
         (PARITY, reference.probabilities.shape[-1], len(manifest.classes)),

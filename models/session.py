@@ -3,6 +3,7 @@
 import ctypes.util
 import logging
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ class Session:
 
     def __init__(
         self,
-        model: Path,
+        model: Path | BinaryIO,
         *,
         provider: str = "auto",
         gpu: int = 0,
@@ -33,7 +34,7 @@ class Session:
         """Load a model file.
 
         Args:
-            model: ONNX file.
+            model: ONNX file, or an open one.
             provider: `auto`, `cpu` or `cuda`.
             gpu: Index of the GPU, from 0.
             threads: Number of threads per operator; 0 uses all available CPUs, and more than
@@ -53,11 +54,11 @@ class Session:
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
         providers = _providers(provider, gpu)
         try:
-            self._session = ort.InferenceSession(str(model), options, providers=providers)
+            source = str(model) if isinstance(model, Path) else model.read()
+            self._session = ort.InferenceSession(source, options, providers=providers)
         except Exception as error:  # ONNX Runtime has no common class for "not a model"
-            raise GateError(
-                f"{model.name}: not an ONNX model: {str(error).splitlines()[0]}"
-            ) from None
+            name = Path(model.name).name
+            raise GateError(f"{name}: not an ONNX model: {str(error).splitlines()[0]}") from None
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
         if provider == "cuda" and self.provider != "cuda":
             raise UsageError(f"provider cuda is not available: the session runs on {self.provider}")

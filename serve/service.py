@@ -14,8 +14,7 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from scda.models.errors import ScdaError
-from scda.serve.http.application import create_app
-from scda.serve.http.served.model import load_for_serving
+from scda.serve.http.application import load_app
 from scda.serve.http.settings import Settings
 
 NAME = "scda"
@@ -48,7 +47,7 @@ def load() -> FastAPI:
     """Return the application that the environment configures, or exit with a one-line error."""
     try:
         settings = Settings.from_environment(os.environ)
-        return create_app(load_for_serving(settings.bundle, settings), settings)
+        return load_app(settings)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

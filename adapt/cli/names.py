@@ -30,6 +30,15 @@ def names(
     restore: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="Undo the merge or drop of a class.")
     ] = None,
+    if_version: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Refuse if an edited class has changed since this version of the names "
+            "(`names_version` of --json).",
+        ),
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Undo the last change.")] = False,
     show: Annotated[
         bool, typer.Option("--list", help="List every class with its current name (default).")
@@ -39,7 +48,7 @@ def names(
     verbose: Verbose = False,
 ) -> None:
     """Name, merge and drop classes; a call makes all of its edits or none."""
-    from scda.models.bundle import NAMES, bundle_folder, read_manifest
+    from scda.models.bundle import bundle_folder, read_manifest
     from scda.models.names import read_names
     from scda.models.naming import change_names
     from scda.serve.review.names_command import Orders, lines, listing
@@ -50,6 +59,7 @@ def names(
         drops=drop or (),
         merges=merge or (),
         labels=labels or (),
+        version=if_version,
     )
     folder = bundle_folder(bundle)
     manifest = read_manifest(folder, checked=False)
@@ -57,7 +67,7 @@ def names(
         current = change_names(folder, orders.apply)
         print_report_hint(folder)
     else:
-        current = read_names(folder / NAMES, manifest.class_ids)
+        current = read_names(folder, manifest)
     rows = listing(manifest, current)
     if as_json:
         _print_as_json(current, rows, history=history)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from scda.adapt.runs.tables import TargetRow
-from scda.models.bundle import CLUSTERS, NAMES, ClassInfo, Manifest
+from scda.models.bundle import CLUSTERS, ClassInfo, Manifest
 from scda.models.index import Features, read_index
 from scda.models.names import UNKNOWN, Names, read_names
 from scda.models.trust import ClassTrust
@@ -94,7 +94,7 @@ def make_groups(bundle: Path, manifest: Manifest, rows: list[TargetRow]) -> Grou
     Raises:
         GateError: If names.json or the index of centroids is damaged.
     """
-    names = read_names(bundle / NAMES, manifest.class_ids)
+    names = read_names(bundle, manifest)
     answers = {class_id: names.resolve(class_id) for class_id in manifest.class_ids}
     labels = {info.class_id: names.label(info) for info in manifest.classes} | {UNKNOWN: UNKNOWN}
     alike = _alike(centroids(bundle / CLUSTERS), manifest.class_ids, answers)

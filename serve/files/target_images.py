@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -144,7 +145,17 @@ def read_target_images(bundle: Path) -> list[TargetImage]:
     """
     if not (bundle / NEIGHBOUR_ROWS).is_file():
         raise GateError(f"{bundle}: no {NEIGHBOUR_ROWS} found; train without --no-neighbours")
-    table = pq.read_table(bundle / NEIGHBOUR_ROWS)
+    with (bundle / NEIGHBOUR_ROWS).open("rb") as file:
+        return read_rows(file)
+
+
+def read_rows(file: BinaryIO) -> list[TargetImage]:
+    """Return the rows of an open neighbours.parquet, every path inside the target folder.
+
+    Raises:
+        GateError: If a path leads outside.
+    """
+    table = pq.read_table(file)
     known = [field.name for field in fields(TargetImage) if field.name in table.column_names]
     images = [TargetImage(**row) for row in table.select(known).to_pylist()]
     outside = [one.path for one in images if not is_inside(one.path)]

@@ -20,6 +20,7 @@ from scda.serve.http.model_card import serve_model_card
 from scda.serve.http.nearest import serve_nearest
 from scda.serve.http.openapi import ONE_IMAGE, SEVERAL_IMAGES, errors
 from scda.serve.http.page import PUBLIC, serve_page
+from scda.serve.http.reload_route import Reload, serve_reload
 from scda.serve.http.served.model import ServedModel, load_for_serving
 from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
@@ -36,12 +37,26 @@ class Results:
 METRICS = "/metrics"
 
 
-def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
+def load_app(settings: Settings, *, reload: Reload | None = None) -> FastAPI:
+    """Return the application for the bundle that the settings name, verified.
+
+    Raises:
+        UsageError: If there is no bundle, or the provider is not available.
+        GateError: If the bundle is damaged, fails the parity check, or is of another model.
+    """
+    predictor = load_for_serving(settings.bundle, settings, model_id=settings.model_id)
+    return create_app(predictor, settings, reload=reload)
+
+
+def create_app(
+    predictor: Predictor, settings: Settings, *, reload: Reload | None = None
+) -> FastAPI:
     """Return the application for one loaded bundle; `state.models` can switch to another one.
 
     Args:
         predictor: The loaded bundle.
         settings: Limits of the server; the bundle and provider were used to load the predictor.
+        reload: Switches every worker of the server; with a key, clients can ask for it.
 
     Raises:
         GateError: If the exemplars or neighbours of the bundle are damaged or do not match it.
@@ -71,6 +86,8 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
     serve_nearest(app, queue)
     serve_model_card(app, models, settings)
     serve_exemplars(app, models)
+    if reload and settings.api_key:
+        serve_reload(app, models, reload)
     serve_page(app)
     return app
 
@@ -78,7 +95,7 @@ def create_app(predictor: Predictor, settings: Settings) -> FastAPI:
 def _serve_metrics(app: FastAPI, models: ModelSwitch, metrics: Metrics) -> None:
     @app.get(METRICS, include_in_schema=False)
     async def show_metrics() -> Response:
-        models.current.names.refresh()
+        models.current.watcher.refresh()
         return metrics.respond()
 
 

@@ -18,6 +18,7 @@ STATUS = {
     "unauthorized": 401,
     "not_found": 404,
     "method_not_allowed": 405,
+    "not_reloaded": 409,
     "too_many_bytes": 413,
     "too_many_pixels": 413,
     "too_many_files": 413,

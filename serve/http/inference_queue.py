@@ -70,7 +70,7 @@ class InferenceQueue:
             model: From `models.pinned`, held by the caller until the answer is complete.
             images: The bytes of the files.
         """
-        model.names.refresh()
+        model.watcher.refresh()
         infer = partial(self._infer_one, model, model.predictor.active_names)
         # When a request times out, its images that have not started yet are cancelled.
         return list(await asyncio.gather(*map(infer, images)))

@@ -64,6 +64,12 @@ class Metrics:
         for stage in ("decode", "model"):
             self.wait.labels(stage)
         self.names_version = self._gauge("names_version", "Version of the names in use.", ())
+        self.names_refused = self._gauge(
+            "names_refused", "1 while names.json is damaged or another model's, and not in use.", ()
+        )
+        self.bundle_replaced = self._gauge(
+            "bundle_replaced", "1 while the bundle's folder no longer holds the served model.", ()
+        )
         self._model = self._gauge(
             "model_info",
             "1 for the served model and its provider, 0 for one served before.",

@@ -65,7 +65,7 @@ def serve_model_card(app: FastAPI, models: ModelSwitch, settings: Settings) -> N
     async def model() -> JSONResponse:
         """Describe the model: id, status, classes, preprocessing, provider and limits."""
         model = models.current
-        model.names.refresh()
+        model.watcher.refresh()
         return JSONResponse(dataclasses.asdict(model_card(model.predictor, settings)))
 
 

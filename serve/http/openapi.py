@@ -4,13 +4,13 @@ from typing import Any
 
 from scda.serve.http.errors import STATUS, ErrorBody
 
-_WITHOUT_ROUTE = {"not_found", "method_not_allowed"}
+_NOT_FOR_IMAGES = {"not_found", "method_not_allowed", "not_reloaded"}
 FILE = {"type": "string", "format": "binary"}
 
 
 def errors(*codes: str) -> dict[int | str, dict[str, Any]]:
     """Return the error responses with these codes; without codes, those of a route for images."""
-    statuses = {STATUS[code] for code in codes or STATUS.keys() - _WITHOUT_ROUTE}
+    statuses = {STATUS[code] for code in codes or STATUS.keys() - _NOT_FOR_IMAGES}
     return {status: {"model": ErrorBody} for status in sorted(statuses)}
 
 

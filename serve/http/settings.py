@@ -16,6 +16,7 @@ class Settings:
     """The settings of one server process."""
 
     bundle: Path  # SCDA_BUNDLE: folder of a bundle or a run; required
+    model_id: str = ""  # SCDA_MODEL_ID: id that its model must have; empty: any
     api_key: str = ""  # SCDA_API_KEY: key for `Authorization: Bearer KEY`; empty: none needed
     public_metrics: bool = False  # SCDA_PUBLIC_METRICS: 1 opens /metrics without the key
     max_bytes: int = MAX_BYTES  # SCDA_MAX_BYTES: of one image, and of all images of a request
@@ -46,6 +47,7 @@ class Settings:
             raise UsageError("SCDA_BUNDLE is not set; expected the folder of a bundle or a run")
         return cls(
             bundle=Path(bundle),
+            model_id=environment.get("SCDA_MODEL_ID", ""),
             api_key=_key(environment),
             public_metrics=_flag(environment, "SCDA_PUBLIC_METRICS"),
             max_bytes=_count(environment, "SCDA_MAX_BYTES", cls.max_bytes),

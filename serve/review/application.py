@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from scda.models.bundle import NAMES, ClassInfo, Manifest, read_manifest
+from scda.models.bundle import ClassInfo, Manifest, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
 from scda.models.naming import Edit, SaveError, change_names, undoable
@@ -41,7 +41,7 @@ class Review:
 
     def names(self) -> Names:
         """Return the current names on disk."""
-        return read_names(self.folder / NAMES, self.manifest.class_ids)
+        return read_names(self.folder, self.manifest)
 
     def state(self, names: Names) -> dict[str, Any]:
         """Return everything that the page shows, as JSON values."""

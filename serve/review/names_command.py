@@ -1,7 +1,7 @@
 """`scda-adapt names`: the edits of the review page from the shell, all of one call or none."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scda.models.bundle import Manifest
@@ -19,6 +19,7 @@ class Orders:
     drops: Sequence[str] = ()  # class ids
     merges: Sequence[str] = ()  # comma-separated class ids, the one that remains first
     labels: Sequence[str] = ()  # CLASS_ID=LABEL
+    version: int | None = None  # of the names that the person saw; None checks nothing
 
     def __bool__(self) -> bool:
         """Return whether there is any edit."""
@@ -31,27 +32,32 @@ class Orders:
             UsageError: If a label is not of the form CLASS_ID=LABEL.
         """
         if self.undo:
-            yield Edit("undo")
+            yield Edit("undo", version=self.version)
         for class_id in self.restores:
-            yield Edit("restore", [class_id])
+            yield Edit("restore", [class_id], version=self.version)
         for class_id in self.drops:
-            yield Edit("drop", [class_id])
+            yield Edit("drop", [class_id], version=self.version)
         for class_ids in self.merges:
-            yield Edit("merge", [part.strip() for part in class_ids.split(",")])
+            parts = [part.strip() for part in class_ids.split(",")]
+            yield Edit("merge", parts, version=self.version)
         for order in self.labels:
             class_id, equals, label = order.partition("=")
             if not equals:
                 raise UsageError(f"--set {order}: expected CLASS_ID=LABEL")
-            yield Edit("name", [class_id.strip()], label)
+            yield Edit("name", [class_id.strip()], label, self.version)
 
     def apply(self, naming: Naming, names: Names) -> Names:
         """Return the names after every edit; made for `change_names`.
 
         Raises:
+            ConflictError: If a class of one of them has changed since the version seen.
             UsageError: If one of them is refused; then none is applied.
         """
-        for edit in self.edits():
-            names = naming.apply(names, edit)
+        edits = list(self.edits())
+        for edit in edits:  # before the first of them changes what the next one would see
+            naming.check_seen(names, edit)
+        for edit in edits:
+            names = naming.apply(names, replace(edit, version=None))
         return names
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scda.models.bundle import NAMES, Manifest, file_sha256, read_manifest
+from scda.models.bundle import Manifest, file_sha256, read_manifest
 from scda.models.errors import DataError, UsageError
 from scda.models.files import atomic_folder
 from scda.models.folders import visible_folders, walk
-from scda.models.names import Names, folder_label, read_names, to_nfc
+from scda.models.names import Names, folder_label, read_names
 from scda.models.naming import Naming
 from scda.models.places import check_outside, training_folder
 from scda.serve.files.class_folders import ClassFolders, folder_names
@@ -103,7 +103,7 @@ def promote(
         GateError: If the bundle is damaged or has no neighbours.
     """
     manifest = read_manifest(bundle)
-    names = read_names(bundle / NAMES, manifest.class_ids)
+    names = read_names(bundle, manifest)
     labels = _reviewed(manifest, names)
     images = _of_target(bundle, target or Path(manifest.run.get("target") or "?"), names)
     targets = [*([target] if target else []), *training_folder(manifest.run, "target")]
@@ -163,7 +163,9 @@ def _of_target(bundle: Path, target: Path, names: Names) -> list[_Image]:
 
 
 def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Image]:
-    ids = {to_nfc(info.label): info.class_id for info in manifest.classes if info.kind == "known"}
+    ids = {
+        folder_label(info.label): info.class_id for info in manifest.classes if info.kind == "known"
+    }
     if not source.is_dir():
         raise UsageError(f"{source}: no such folder; expected the labelled images of the training")
     # A class folder may be a link, as for training; below it, links to folders are not followed.

@@ -5,21 +5,49 @@ from typing import Any
 import numpy as np
 import pytest
 
+from scda.models.bundle import ClassInfo, Manifest
 from scda.models.errors import GateError
-from scda.models.names import UNKNOWN, Names, merge_matrix, read_names
+from scda.models.names import UNKNOWN, Names, folder_label, merge_matrix, read_names
+from scda.models.preprocess import Preprocessing
 
 IDS = ["known-000", "known-001", "discovered-000", "discovered-001", "discovered-002"]
 
 
+def manifest(ids: list[str]) -> Manifest:
+    classes = tuple(
+        ClassInfo(
+            class_id=class_id,
+            label=class_id,
+            kind=class_id.partition("-")[0],
+            size=1,
+            mean_confidence=0.9,
+            radius={},
+            nearest_known=None,
+            exemplars=(),
+        )
+        for class_id in ids
+    )
+    pixels = Preprocessing(resize_px=8, crop_px=8, mean=(0, 0, 0), std=(1, 1, 1))
+    fields: dict[str, Any] = {"thresholds": {}, "status": ("ok",), "files": {}, "run": {}}
+    return Manifest(classes=classes, preprocessing=pixels, **fields)
+
+
+MANIFEST = manifest(IDS)
+
+
+def names_of(**fields: Any) -> Names:
+    return Names(model_id=MANIFEST.id, **fields)
+
+
 def read(folder: Path, fields: Any) -> Names:
-    path = folder / "names.json"
-    path.write_text(fields if isinstance(fields, str) else json.dumps(fields))
-    return read_names(path, IDS)
+    text = fields if isinstance(fields, str) else json.dumps(fields)
+    (folder / "names.json").write_text(text)
+    return read_names(folder, MANIFEST)
 
 
 def test_without_a_file_nothing_was_said(tmp_path: Path) -> None:
-    names = read_names(tmp_path / "names.json", IDS)
-    assert names == Names()
+    names = read_names(tmp_path, MANIFEST)
+    assert names == names_of()
     assert names.version == 0
     assert [names.resolve(class_id) for class_id in IDS] == IDS
 
@@ -31,7 +59,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         "merges": {"discovered-001": "discovered-000"},
         "drops": ["discovered-002"],
     }
-    assert read(tmp_path, fields) == Names(
+    assert read(tmp_path, fields) == names_of(
         version=3,
         labels={"discovered-000": "stapler"},
         merges={"discovered-001": "discovered-000"},
@@ -40,7 +68,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
 
 
 def test_what_was_not_said_may_be_left_out(tmp_path: Path) -> None:
-    assert read(tmp_path, {"version": 1}) == Names(version=1)
+    assert read(tmp_path, {"version": 1}) == names_of(version=1)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +104,7 @@ def test_json_that_means_no_names_is_refused(tmp_path: Path, fields: Any) -> Non
 def test_bytes_that_are_no_text_are_damaged(tmp_path: Path) -> None:
     (tmp_path / "names.json").write_bytes(b'{"version": 1, "labels": {"known-000": "\xff"}}')
     with pytest.raises(GateError, match="damaged"):
-        read_names(tmp_path / "names.json", IDS)
+        read_names(tmp_path, MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +119,35 @@ def test_bytes_that_are_no_text_are_damaged(tmp_path: Path) -> None:
 def test_a_class_that_the_bundle_lacks_is_named(tmp_path: Path, fields: dict[str, Any]) -> None:
     with pytest.raises(GateError, match=r"names\.json: the bundle has no class discovered-007"):
         read(tmp_path, {"version": 1, **fields})
+
+
+@pytest.mark.parametrize("found", ["0123456789abcdef", "", "\u202e" * 99, None, 7])
+def test_the_names_of_another_model_are_refused(tmp_path: Path, found: Any) -> None:
+    wanted = f"expected those of {MANIFEST.id}; restore the file from a copy, or delete it"
+    with pytest.raises(GateError, match=f"names.json: names of the model '[ -~]*', {wanted}$"):
+        read(tmp_path, {"version": 1, "model_id": found})
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "names.json").mkdir()
+    with pytest.raises(GateError, match=r"names\.json: cannot read: Is a directory"):
+        read_names(tmp_path, MANIFEST)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("cafe\u0301", "caf\u00e9"),
+        ("gnp\u202eexe", r"gnp\u202eexe"),
+        ("a\x1b[31m\nb", r"a\x1b[31m\nb"),
+        ("\u0645\u06cc\u200c\u062e", "\u0645\u06cc\u200c\u062e"),
+        ("a\udcffb", r"a\xffb"),
+    ],
+)
+def test_a_folder_with_characters_that_are_not_shown_gets_a_label_that_shows_them(
+    name: str, label: str
+) -> None:
+    assert folder_label(name) == label
 
 
 @pytest.mark.parametrize(

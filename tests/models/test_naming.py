@@ -17,7 +17,14 @@ from scda.models.bundle import NAMES, read_manifest
 from scda.models.errors import GateError, UsageError
 from scda.models.files import lock
 from scda.models.names import Names, read_names
-from scda.models.naming import MAX_LABEL, Naming, change_names, clean_label
+from scda.models.naming import (
+    MAX_LABEL,
+    ConflictError,
+    Edit,
+    Naming,
+    change_names,
+    clean_label,
+)
 from tests.bundles import make_bundle
 
 D0, D1 = "discovered-000", "discovered-001"
@@ -36,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def saved(folder: Path) -> Names:
-    return read_names(folder / NAMES, read_manifest(folder).class_ids)
+    return read_names(folder, read_manifest(folder))
 
 
 def test_a_name_is_given_changed_and_taken_away(naming: Naming) -> None:
@@ -155,7 +162,7 @@ def test_what_cannot_be_is_refused(naming: Naming, change: module.Apply, message
 
 
 @pytest.mark.parametrize(
-    "label", ["<script>alert(1)</script>", "שלום", "🧷 pin", "\u202egnp", "x" * MAX_LABEL, "a/../b"]
+    "label", ["<script>alert(1)</script>", "שלום", "🧷 pin", "می\u200cخ", "x" * MAX_LABEL, "a/../b"]
 )
 def test_any_line_of_text_is_a_label(folder: Path, label: str) -> None:
     change_names(folder, lambda naming, names: naming.name(names, D0, label))
@@ -166,10 +173,73 @@ def test_a_label_is_composed() -> None:
     assert clean_label("e\u0301") == "é"
 
 
-@pytest.mark.parametrize("label", ["a\tb", "a\u2028b", "\udcff", "\x1b[31m"])
-def test_a_label_cannot_hold_what_breaks_a_line(label: str) -> None:
+@pytest.mark.parametrize(
+    "label", ["a\tb", "a\u2028b", "\udcff", "\x1b[31m", "\u202egnp", "a\u2066b", "\ufeffa"]
+)
+def test_a_label_cannot_hold_what_breaks_a_line_or_turns_it(label: str) -> None:
     with pytest.raises(UsageError, match="one line"):
         clean_label(label)
+
+
+@pytest.fixture
+def seen(naming: Naming) -> Names:
+    """Names of version 2, whose change of `D0` a person of version 1 has not seen."""
+    return naming.name(naming.name(Names(), D1, "tape"), D0, "stapler")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit("name", [D0], "pen", version=1),
+        Edit("name", [D0], "", version=0),
+        Edit("drop", [D0], version=1),
+        Edit("merge", [D1, D0], version=1),
+        Edit("merge", [RED, D0], version=1),
+        Edit("undo", version=1),
+        Edit("name", [RED], "rot", version=3),  # the names were deleted meanwhile
+    ],
+)
+def test_an_edit_of_a_class_that_has_changed_since_is_refused(
+    naming: Naming, seen: Names, edit: Edit
+) -> None:
+    with pytest.raises(ConflictError):
+        naming.apply(seen, edit)
+    assert naming.apply(seen, dataclasses.replace(edit, version=2)).version == 3
+    assert naming.apply(seen, dataclasses.replace(edit, version=None)).version == 3
+
+
+def test_a_conflict_names_both_changes(naming: Naming, seen: Names) -> None:
+    with pytest.raises(ConflictError, match=f"named {D0} stapler since .* name pen was not saved"):
+        naming.apply(seen, Edit("name", [D0], "pen", version=1))
+
+
+def test_what_was_merged_into_a_class_meanwhile_is_not_dropped_with_it(naming: Naming) -> None:
+    merged = naming.merge(Names(), [D0, D1])
+    with pytest.raises(ConflictError, match=f"merged {D1} into {D0} since"):
+        naming.apply(merged, Edit("drop", [D0], version=0))
+
+
+def test_other_classes_and_the_same_name_are_no_conflict(naming: Naming, seen: Names) -> None:
+    assert naming.apply(seen, Edit("name", [D1], "glue", version=1)).labels[D1] == "glue"
+    assert naming.apply(seen, Edit("name", [D0], "stapler", version=1)) is seen
+
+
+def test_a_change_that_was_meant_for_another_bundle_is_refused(folder: Path) -> None:
+    def change(naming: Naming, names: Names) -> Names:
+        return naming.name(names, D0, "stapler")
+
+    with pytest.raises(GateError, match="expected 0123456789abcdef: the bundle has been replaced"):
+        change_names(folder, change, model_id="0123456789abcdef")
+    assert not (folder / NAMES).exists()
+    assert change_names(folder, change, model_id=read_manifest(folder).id).version == 1
+
+
+def test_a_file_of_an_earlier_version_gets_its_model_with_the_next_change(folder: Path) -> None:
+    (folder / NAMES).write_text(json.dumps({"version": 4, "labels": {D1: "tape"}}))
+    change_names(folder, lambda naming, names: naming.name(names, D0, "stapler"))
+    fields = json.loads((folder / NAMES).read_text())
+    assert fields["model_id"] == read_manifest(folder).id
+    assert (fields["version"], fields["labels"]) == (5, {D0: "stapler", D1: "tape"})
 
 
 def test_a_change_is_saved_with_its_history(folder: Path) -> None:

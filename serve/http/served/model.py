@@ -9,14 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.models.bundle import bundle_folder
+from scda.models.errors import GateError
+from scda.models.files import real_path
 from scda.models.names import Names
 from scda.models.predictor import ActiveNames, Outputs, Prediction, Predictor, load_predictor
 from scda.models.preprocess import Pixels
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.batcher import Batcher
 from scda.serve.http.served.exemplars import Exemplars
-from scda.serve.http.served.names_watcher import NamesWatcher
 from scda.serve.http.served.target_index import open_target_index
+from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
 
 # On a CPU a larger batch is hardly faster per image, and its images wait for each other.
@@ -58,7 +60,7 @@ class ServedModel:
         self.id, self.provider = manifest.id, predictor.session.provider
         self.exemplars = Exemplars(folder, manifest)
         self.target_index = open_target_index(folder, manifest, width=predictor.session.width)
-        self.names = NamesWatcher(predictor, metrics)
+        self.watcher = BundleWatcher(predictor, metrics)
         self._batcher: Batcher[_Job, Inference] = Batcher(
             self._run,
             max_batch=settings.max_batch or _MAX_BATCH[self.provider],
@@ -97,14 +99,25 @@ class ServedModel:
         ]
 
 
-def load_for_serving(bundle: Path, settings: Settings) -> Predictor:
+def load_for_serving(bundle: Path, settings: Settings, *, model_id: str = "") -> Predictor:
     """Return the verified model of a bundle or a run, for many parallel callers.
+
+    Args:
+        bundle: The bundle or run; a link is followed now, and never again.
+        settings: The provider of the model.
+        model_id: The id that the model must have; empty for any.
 
     Raises:
         UsageError: If there is no bundle, or the provider is not available.
-        GateError: If the bundle is damaged, or fails the parity check.
+        GateError: If the bundle is damaged, fails the parity check, or is of another model.
     """
+    folder = real_path(bundle_folder(bundle))
     # Parallel calls on one thread each are faster than one call on several threads.
-    return load_predictor(
-        bundle_folder(bundle), provider=settings.provider, threads=1, spinning=False
-    )
+    predictor = load_predictor(folder, provider=settings.provider, threads=1, spinning=False)
+    found = predictor.manifest.id
+    if model_id and found != model_id:
+        raise GateError(
+            f"{folder}: found the model {found}, expected {model_id}, which the other workers "
+            "serve: the bundle was replaced under the server; reload the server, or put it back"
+        )
+    return predictor

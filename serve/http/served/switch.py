@@ -40,12 +40,20 @@ class ModelSwitch:
         """Serve a model; `load` returns that of another bundle or run, verified."""
         self._load, self._metrics = load, metrics
         self._prepared: ServedModel | None = None
+        self._expected = model.id
         self._serve(model)
 
     @property
     def current(self) -> ServedModel:
         """The model that new requests get; over an `await` it may be closed, see `pinned`."""
         return self._held.model
+
+    @property
+    def unready(self) -> str:
+        """Why this worker must get no more requests, in one line; empty if it may."""
+        if self.current.id == self._expected:
+            return ""
+        return f"serves the model {self.current.id}, expected {self._expected}, as other workers do"
 
     @contextmanager
     def pinned(self) -> Iterator[ServedModel]:
@@ -74,9 +82,10 @@ class ModelSwitch:
         """Serve the prepared model from now on.
 
         Raises:
-            UsageError: If no model of this id is prepared; the served model stays.
+            UsageError: If no model of this id is prepared; the served model stays, and as other
+                workers may have switched, this one is `unready`.
         """
-        prepared = self._prepared
+        self._expected, prepared = model_id, self._prepared
         if prepared is None or prepared.id != model_id:
             found = prepared.id if prepared else "none"
             raise UsageError(f"prepared model: found {found}, expected {model_id}; prepare it anew")

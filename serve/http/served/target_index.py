@@ -8,10 +8,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.models.bundle import NEIGHBOUR_ROWS, NEIGHBOURS, Manifest
+from scda.models.bundle import NEIGHBOUR_ROWS, NEIGHBOURS, Manifest, open_verified
 from scda.models.errors import GateError
 from scda.models.index import nearest, read_index
-from scda.serve.files.target_images import read_target_images
+from scda.serve.files.target_images import read_rows
 
 COUNT = 8  # nearest images per answer
 
@@ -53,8 +53,10 @@ def open_target_index(folder: Path, manifest: Manifest, *, width: int) -> Target
     """
     if NEIGHBOURS not in manifest.files:
         return TargetIndex(None, ())
-    index = read_index(folder / NEIGHBOURS, width=width)
-    paths = [picture.path for picture in read_target_images(folder)]
+    with open_verified(folder, manifest, NEIGHBOURS) as file:
+        index = read_index(file, width=width)
+    with open_verified(folder, manifest, NEIGHBOUR_ROWS) as file:
+        paths = [picture.path for picture in read_rows(file)]
     if index.ntotal != len(paths):
         raise GateError(
             f"{folder}: {NEIGHBOURS} has {index.ntotal} vectors, {NEIGHBOUR_ROWS} has "

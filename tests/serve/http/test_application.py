@@ -21,7 +21,7 @@ from scda.models.preprocess import Pixels
 from scda.serve.http.application import create_app
 from scda.serve.http.errors import STATUS
 from scda.serve.http.metrics import Metrics
-from scda.serve.http.served.names_watcher import NamesWatcher
+from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
 from tests.bundles import make_bundle, picture
 
@@ -395,7 +395,7 @@ def test_a_bug_is_a_500_that_tells_nothing(predictor: Predictor) -> None:
 def test_new_names_are_picked_up_and_damaged_ones_are_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.serve.http.served.names_watcher.INTERVAL_SECONDS", 0)
+    monkeypatch.setattr("scda.serve.http.served.watcher.INTERVAL_SECONDS", 0)
     folder = make_bundle(tmp_path / "bundle")
     app = app_for(load_predictor(folder, provider="cpu", threads=1))
 
@@ -420,8 +420,8 @@ def test_names_are_looked_at_once_a_second(tmp_path: Path, monkeypatch: pytest.M
     folder = make_bundle(tmp_path / "bundle")
     predictor = load_predictor(folder, provider="cpu", threads=1)
     now = 100.0
-    monkeypatch.setattr("scda.serve.http.served.names_watcher.time.monotonic", lambda: now)
-    watch = NamesWatcher(predictor, Metrics(tuple(STATUS)))
+    monkeypatch.setattr("scda.serve.http.served.watcher.time.monotonic", lambda: now)
+    watch = BundleWatcher(predictor, Metrics(tuple(STATUS)))
     watch.refresh()
     (folder / NAMES).write_text(json.dumps({"version": 7}))
     watch.refresh()

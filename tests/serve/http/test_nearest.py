@@ -1,4 +1,5 @@
 import asyncio
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from scda.models.bundle import NAMES, NEIGHBOURS, read_manifest
+from scda.models.bundle import NAMES, NEIGHBOURS, file_sha256, read_manifest
 from scda.models.errors import GateError
 from scda.models.index import build_index, write_index
 from scda.models.names import Names
@@ -160,6 +161,8 @@ def test_neighbours_that_do_not_fit_stop_the_start(folder: Path) -> None:
     with pytest.raises(GateError, match="vectors have 3 dimensions, the model has 7"):
         open_target_index(folder, manifest, width=7)
     write_index(build_index(np.ones((9, 3), np.float32)), folder / NEIGHBOURS)
+    files = manifest.files | {NEIGHBOURS: file_sha256(folder / NEIGHBOURS)}
+    manifest = dataclasses.replace(manifest, files=files)
     with pytest.raises(
         GateError, match=r"neighbours\.faiss has 9 vectors, neighbours\.parquet has 4"
     ):

@@ -276,7 +276,7 @@ def test_target_images_without_a_folder_shows_nothing() -> None:
 def test_served_answers_follow_the_page_without_restart(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scda.serve.http.served.names_watcher.INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("scda.serve.http.served.watcher.INTERVAL_SECONDS", 0.0)
     page = create_review_app(folder, "token")
     endpoint = create_app(load_predictor(folder), Settings(bundle=folder, threads=1))
 

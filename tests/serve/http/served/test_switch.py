@@ -141,9 +141,11 @@ def test_a_bundle_that_cannot_be_served_leaves_the_served_one(
     async def steps(client: httpx.AsyncClient, models: ModelSwitch) -> None:
         with pytest.raises((GateError, UsageError), match=message):
             await models.prepare(second)
+        assert models.unready == ""
         with pytest.raises(UsageError, match="found none, expected 0123"):
-            models.commit("0123")
+            models.commit("0123")  # as if other workers could
         assert await label(client) == FIRST
+        assert "expected 0123" in models.unready
 
     run(app_of(first), steps)
 
