@@ -14,6 +14,7 @@ from scda.serve.labelling.journal import Job
 from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
 from scda.serve.labelling.object_stores import is_uri
 from scda.serve.labelling.outputs import DEFAULTS, Options
+from scda.serve.labelling.ray.attempts import start_attempts
 from scda.serve.labelling.ray.cluster import (
     cpus_per_gpu,
     driver_node,
@@ -124,6 +125,7 @@ def _plan(
     actual = "cuda" if gpus else "cpu"
     return WorkerPlan(
         bundle=ray.put(read_bundle_files(predictor.folder)),
+        attempts=start_attempts(ray, driver_node(ray)),
         folder=folder,
         options=options,
         batch_size=batch_size or BATCH_SIZE[actual],

@@ -3,7 +3,7 @@
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BytesIO
@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from scda.models.predictor import Predictor, load_predictor
 from scda.serve.labelling.formats.parquet import write_parquet
-from scda.serve.labelling.formats.rows import LabellingInfo
+from scda.serve.labelling.formats.rows import LabellingInfo, Row
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.pipeline import in_order, running_batches
+from scda.serve.labelling.ray.attempts import Attempt, check_attempt, rows_one_by_one
 from scda.serve.labelling.ray.parts import PartCounts, PartsFolder, count_rows
 
 
@@ -25,6 +26,7 @@ class WorkerPlan:
     """What every worker needs beside its part."""
 
     bundle: Any  # Ray reference to the result of `read_bundle_files`; workers share no disk
+    attempts: Any  # handle of the actor of `start_attempts`
     folder: PartsFolder
     options: Options
     batch_size: int
@@ -50,17 +52,40 @@ class PartLabeller:
         (fields,) = batch.to_pylist()
         part = fields["part"]
         names, files = (map(os.fsdecode, fields[name]) for name in ("names", "files"))
-        counts = self._plan.folder.counts(part) or self._label(part, zip(names, files, strict=True))
+        attempt = self._begin(part)
+        counts = self._plan.folder.counts(part)
+        if not counts:
+            check_attempt(part, attempt)
+            counts = self._label(part, list(zip(names, files, strict=True)), attempt)
         return pa.table({"part": [part], **{name: [json.dumps(counts[name])] for name in counts}})
 
-    def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
+    def _begin(self, part: str) -> Attempt:
+        import ray
+
+        attempt: Attempt = ray.get(self._plan.attempts.begin.remote(part))
+        return attempt
+
+    def _label(self, part: str, files: Sequence[tuple[str, str]], attempt: Attempt) -> PartCounts:
         file = BytesIO()
-        batches = in_order(self._start, self._ahead, files, batch_size=self._plan.batch_size)
         with write_parquet(file, _about(self._predictor)) as write:
-            for rows in batches:
+            for rows in self._rows(part, files, attempt):
                 write(rows)
         self._plan.folder.write(part, file.getvalue())
         return count_rows(file)
+
+    def _rows(
+        self, part: str, files: Sequence[tuple[str, str]], attempt: Attempt
+    ) -> Iterator[list[Row]]:
+        size = self._plan.batch_size
+        if not attempt.one_by_one:
+            return in_order(self._start, self._ahead, files, batch_size=size)
+        import ray
+
+        def note(index: int | None) -> None:
+            ray.get(self._plan.attempts.note.remote(part, index))
+
+        batches = (files[first : first + size] for first in range(0, len(files), size))
+        return rows_one_by_one(self._predictor, batches, attempt, note, self._plan.options)
 
 
 def read_bundle_files(folder: Path) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from scda.models.predictor import Predictor, load_predictor
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
+from scda.serve.labelling.ray.attempts import MOST_DEATHS
 from scda.serve.labelling.ray.cluster import cpus_per_gpu, ray_cluster, use_gpus
 from scda.serve.labelling.ray.engine import label_on_ray
 from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartCounts
@@ -161,8 +162,8 @@ def test_a_killed_actor_loses_nothing(
     killed = tmp_path / "killed"
 
     class DeadlyOnce(PartLabeller):
-        def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
-            counts = super()._label(part, files)
+        def _label(self, part: str, *given: Any) -> PartCounts:
+            counts = super()._label(part, *given)
             if not killed.exists():  # its rows are written, and nobody knows
                 killed.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -197,6 +198,41 @@ def test_a_file_that_kills_what_decodes_it_is_a_row(
     died = said[f"{tmp_path}/die.jpg"]
     assert died["error_code"] == "cannot_decode"
     assert died["error"] == f"the file ended the decoding process ({-signal.SIGSEGV})"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_file_that_always_kills_its_worker_is_a_row_and_the_others_keep_theirs(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deaths = tmp_path / "deaths"
+    deadly = DEADLY.replace("os.getpid()", "os.getppid()").replace("SIGSEGV", "SIGKILL")
+    counted = f"open({str(deaths)!r}, 'a').write('x'); os.kill"
+    (tmp_path / "sitecustomize.py").write_text(deadly.replace("os.kill", counted))
+    folder = shutil.copytree(photos, tmp_path / "photos")
+    (folder / "die.jpg").write_bytes(b"die")
+
+    class AmongDeadlyOnes(PartLabeller):
+        def __init__(self, plan: WorkerPlan) -> None:
+            paths = filter(None, [os.environ.get("PYTHONPATH")])
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *paths])
+            super().__init__(plan)
+
+    monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
+    given: dict[str, Any] = {"batch_size": 2}
+    summary = label_on_ray(predictor, [str(folder)], [str(tmp_path / "rows")], **given)
+    assert summary.num_files == 45
+    assert len(deaths.read_text()) == 2 * MOST_DEATHS
+    found = {row["path"]: row for row in rows(dataset(tmp_path / "rows").to_table())}
+    died = found["die.jpg"]
+    assert died["error_code"] == "cannot_decode"
+    assert died["error"] == "the file ended its worker 3 times"
+    (folder / "die.jpg").write_bytes(b"die of text")  # an error as well: the same batches
+    local = rows(local_rows(predictor, tmp_path / "local.parquet", folder, **given))
+    assert len(local) == len(found)
+    assert [row for row in local if row["path"] != "die.jpg"] == [
+        row for row in rows(dataset(tmp_path / "rows").to_table()) if row["path"] != "die.jpg"
+    ]
 
 
 @pytest.mark.usefixtures("cluster")

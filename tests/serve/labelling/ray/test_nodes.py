@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
 from typing import Any
@@ -190,10 +190,10 @@ def test_every_machine_labels_and_rows_are_those_of_the_local_engine(
             super().__init__(plan)
             (tmp_path / Path.cwd().name).touch()
 
-        def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
+        def _label(self, part: str, *given: Any) -> PartCounts:
             while len(list(tmp_path.iterdir())) < 3:  # until every machine has a worker
                 time.sleep(0.1)
-            return super()._label(part, files)
+            return super()._label(part, *given)
 
     monkeypatch.setattr(engine, "PartLabeller", Noted)
     seen: list[tuple[int, int, int]] = []
@@ -241,9 +241,9 @@ def test_a_worker_killed_before_and_after_it_wrote_leaves_one_row_per_file(
     class Deadly(PartLabeller):
         """Ends as the kernel ends a process for its memory: part 1 unwritten, part 2 written."""
 
-        def _label(self, part: str, files: Iterable[tuple[str, str]]) -> PartCounts:
+        def _label(self, part: str, *given: Any) -> PartCounts:
             self._die_once("0000001", part)
-            counts = super()._label(part, files)
+            counts = super()._label(part, *given)
             self._die_once("0000002", part)
             return counts
 
