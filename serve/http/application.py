@@ -24,6 +24,7 @@ from scda.serve.http.reload_route import Reload, serve_reload
 from scda.serve.http.served.model import ServedModel, load_for_serving
 from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
+from scda.serve.http.v2.routes import HEALTH, serve_open_inference
 from scda.serve.imaging import Answer
 
 
@@ -78,12 +79,13 @@ def create_app(
         serve(predictor), lambda bundle: serve(load_for_serving(bundle, settings)), metrics
     )
     _serve_metrics(app, models, metrics)
-    public = {*PUBLIC, METRICS} if settings.public_metrics else PUBLIC
+    public = {*PUBLIC, *HEALTH, *([METRICS] if settings.public_metrics else [])}
     app.add_middleware(RequestMiddleware, api_key=settings.api_key, metrics=metrics, public=public)
     shape_errors(app)
     queue = InferenceQueue(models, settings, metrics)
     _serve_predictions(app, queue)
     serve_nearest(app, queue)
+    serve_open_inference(app, queue)
     serve_model_card(app, models, settings)
     serve_exemplars(app, models)
     if reload and settings.api_key:

@@ -36,6 +36,7 @@ _HEADERS = {
     "timeout": {"Connection": "close"},
 }
 _CODES = {404: "not_found", 405: "method_not_allowed"}  # errors of the framework itself
+TEXT_ERRORS = "/v2/"  # beginning of the paths whose protocol wants an error to be a text
 
 
 class RequestError(Exception):
@@ -72,6 +73,8 @@ def error_body(request: Request, code: str, message: str) -> dict[str, Any]:
 def refuse(request: Request, code: str, message: str) -> JSONResponse:
     """Return the response for an error, with its status and headers."""
     body = error_body(request, code, message)
+    if f"{request.scope['path']}/".startswith(TEXT_ERRORS):
+        body = {"error": f"{code}: {message}"}
     return JSONResponse(body, STATUS[code], headers=_HEADERS.get(code))
 
 

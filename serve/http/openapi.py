@@ -42,14 +42,15 @@ _TEXT = {
     "description": "An image file in base64, with or without a prefix data:image/...;base64,",
 }
 # A PNG of one red pixel.
-_EXAMPLE = (
+EXAMPLE_IMAGE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC"
 )
 ONE_IMAGE = _body(
     {"application/octet-stream": {"schema": FILE}},
     _form("image", FILE),
-    _json("image", _TEXT, _EXAMPLE),
+    _json("image", _TEXT, EXAMPLE_IMAGE),
 )
 SEVERAL_IMAGES = _body(
-    _form("images", _several(FILE)), _json("images", _several(_TEXT), [_EXAMPLE, _EXAMPLE])
+    _form("images", _several(FILE)),
+    _json("images", _several(_TEXT), [EXAMPLE_IMAGE, EXAMPLE_IMAGE]),
 )

@@ -78,6 +78,10 @@ class Document:
             raise _wrong(f"{where} {text.problem}")
         return bytes(text.data)
 
+    def is_long(self, value: str) -> bool:
+        """Return whether a string of the document was too long to be kept as text."""
+        return self._marked(value) is not None
+
     def _marked(self, value: str) -> Base64Text | None:
         number = value.removeprefix(_MARK)
         marked = value.startswith(_MARK) and number.isdecimal() and int(number) < len(self._long)
@@ -98,12 +102,20 @@ async def read_json(stream: AsyncIterator[bytes], *, max_files: int) -> Document
     splitter = _Splitter(_MAX_REST + 2 * LONG * max_files)
     async for chunk in stream:
         splitter.feed(chunk)
+    return Document(parse_json(splitter.end()), splitter.long_strings)
+
+
+def parse_json(text: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8; the caller limits its size.
+
+    Raises:
+        RequestError: With code `bad_request`.
+    """
     try:
         # Line breaks inside strings are not JSON, but shell scripts send them: `base64` adds them.
-        value = json.loads(splitter.end().decode("utf-8-sig"), strict=False)
+        return json.loads(text.decode("utf-8-sig"), strict=False)
     except (ValueError, RecursionError) as error:
         raise _wrong(f"the body is not JSON: {_reason(error)}") from None
-    return Document(value, splitter.long_strings)
 
 
 class _Splitter:

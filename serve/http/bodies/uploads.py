@@ -8,7 +8,7 @@ from scda.serve.http.bodies.base64_json import read_json
 from scda.serve.http.bodies.multipart import read_form, too_many_files
 from scda.serve.http.errors import RequestError
 
-_FRAMING = 64 * 1024  # bytes for what surrounds the files of a form or a JSON document
+FRAMING = 64 * 1024  # bytes for what surrounds the files of a form or a JSON document
 _FORM, _JSON = "multipart/form-data", "application/json"
 _JSON_BEGINS = (b"", b"{", b"[", b'"')  # as no image file does
 _JSON_OBJECT = b'{"'
@@ -26,19 +26,19 @@ async def read_image_bytes(request: Request, *, max_bytes: int) -> bytes:
         (data,) = await _form_files(request, "image", max_bytes=max_bytes, max_files=1)
         return data
     if kind != _JSON:
-        data = b"".join([chunk async for chunk in _limited(request, max_bytes)])
+        data = b"".join([chunk async for chunk in limited(request, max_bytes)])
         if data.startswith(_JSON_OBJECT):
             hint = f"this looks like JSON; send it with Content-Type: {_JSON}, as {ONE}"
             raise RequestError("not_an_image", hint)
         return data
-    stream = _limited(request, max_bytes, room=_json_room(max_bytes))
+    stream = limited(request, max_bytes, room=json_room(max_bytes))
     first = await anext(stream, b"")
     if first.lstrip()[:1] in _JSON_BEGINS:
         document = await read_json(_with_first(first, stream), max_files=1)
         data = document.file(document.field("image", ONE), '"image"')
     else:  # an image in spite of its content type
         data = first + b"".join([chunk async for chunk in stream])
-    _check_size([data], max_bytes)
+    check_size([data], max_bytes)
     return data
 
 
@@ -62,22 +62,22 @@ async def read_images(request: Request, *, max_bytes: int, max_files: int) -> li
             "expected multipart/form-data with the field 'images', or application/json with "
             + SEVERAL,
         )
-    stream = _limited(request, max_bytes, room=_json_room(max_bytes))
+    stream = limited(request, max_bytes, room=json_room(max_bytes))
     document = await read_json(stream, max_files=max_files)
     texts = document.list_field("images", SEVERAL)
     if len(texts) > max_files:
         raise too_many_files(max_files)
     files = [document.file(text, f'"images"[{i}]') for i, text in enumerate(texts)]
-    _check_size(files, max_bytes)
+    check_size(files, max_bytes)
     return files
 
 
 async def _form_files(
     request: Request, field: str, *, max_bytes: int, max_files: int
 ) -> list[bytes]:
-    stream = _limited(request, max_bytes, room=_FRAMING)
+    stream = limited(request, max_bytes, room=FRAMING)
     files = await read_form(stream, request.headers["content-type"], field, max_parts=max_files)
-    _check_size(files, max_bytes)
+    check_size(files, max_bytes)
     return files
 
 
@@ -85,9 +85,9 @@ def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _json_room(max_bytes: int) -> int:
+def json_room(max_bytes: int) -> int:
     """Return how much longer a body in base64 may be, line breaks and escapes included."""
-    return max_bytes // 2 + _FRAMING
+    return max_bytes // 2 + FRAMING
 
 
 async def _with_first(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -96,12 +96,17 @@ async def _with_first(first: bytes, stream: AsyncIterator[bytes]) -> AsyncIterat
         yield chunk
 
 
-def _check_size(files: Sequence[bytes], max_bytes: int) -> None:
+def check_size(files: Sequence[bytes], max_bytes: int) -> None:
+    """Check the size of all files together.
+
+    Raises:
+        RequestError: With code `too_many_bytes`.
+    """
     if sum(map(len, files)) > max_bytes:
         raise _too_many_bytes(max_bytes)
 
 
-async def _limited(request: Request, max_bytes: int, *, room: int = 0) -> AsyncIterator[bytes]:
+async def limited(request: Request, max_bytes: int, *, room: int = 0) -> AsyncIterator[bytes]:
     """Yield the body up to the limit, which is checked independently of the Content-Length.
 
     Args:
