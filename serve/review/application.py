@@ -11,20 +11,20 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from scda.models.bundle import ClassInfo, Manifest, read_manifest
+from scda.models.bundle import ClassInfo, Manifest, open_verified, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
-from scda.models.naming import Edit, SaveError, change_names, undoable
+from scda.models.naming import ConflictError, Edit, SaveError, change_names, undoable
 from scda.serve.files.target_images import TargetImages, open_target_images
 from scda.serve.review.middleware import ReviewMiddleware
 from scda.serve.web.assets import serve_assets
 
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
-_SCRIPTS = ("api", "cards", "actions", "images", "keys")
+_SCRIPTS = ("api", "cards", "pages", "actions", "images", "keys")
 _SHARED = ("theme.css", "status.js")
 _LOADED = (*_SHARED, "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
 _ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
@@ -103,7 +103,9 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
 
     @app.post("/change")
     def change(edit: Edit) -> dict[str, Any]:
-        names = change_names(bundle, lambda naming, names: naming.apply(names, edit))
+        names = change_names(
+            bundle, lambda naming, names: naming.apply(names, edit), model_id=manifest.id
+        )
         return review.state(names)
 
     return app
@@ -113,11 +115,15 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
     exemplars = {info.class_id: info.exemplars for info in review.manifest.classes}
 
     @app.get("/pictures/{class_id}/{number}")
-    def picture(class_id: str, number: int) -> FileResponse:
+    def picture(class_id: str, number: int) -> Response:
         paths = exemplars.get(class_id, ())
         if not 0 <= number < len(paths):
             raise ImageError("not_found", f"class {class_id} has no typical image {number}")
-        return FileResponse(review.folder / paths[number], media_type="image/jpeg", headers=_CACHED)
+        try:
+            with open_verified(review.folder, review.manifest, paths[number]) as file:
+                return Response(file.read(), media_type="image/jpeg", headers=_CACHED)
+        except GateError as error:  # the bundle was replaced or deleted under the page
+            raise ImageError("not_found", str(error)) from None
 
     @app.get("/images/{class_id}")
     def images(class_id: str, start: int = 0, surest_first: bool = True) -> dict[str, Any]:
@@ -146,6 +152,10 @@ def _shape_errors(app: FastAPI, review: Review) -> None:
     @app.exception_handler(SaveError)
     async def _(request: Request, error: SaveError) -> JSONResponse:
         return refuse(507, error)
+
+    @app.exception_handler(ConflictError)
+    async def _(request: Request, error: ConflictError) -> JSONResponse:
+        return refuse(409, error, state=review.state(review.names()), conflict=True)
 
     @app.exception_handler(UsageError)
     async def _(request: Request, error: UsageError) -> JSONResponse:

@@ -20,12 +20,40 @@ async function sendName(id) {
   const label = name.value;
   if (label.trim() === name.dataset.saved) return true;
   const holder = state.classes.find((info) => info.label === label.trim() && isActive(info.class_id));
-  if (await order("name", { class_ids: [id], label }, label.trim() ? `named ${label.trim()}` : "name removed")) {
+  const fields = { class_ids: [id], label, version: Number(name.dataset.seen) };
+  const became = await order("name", fields, label.trim() ? `named ${label.trim()}` : "name removed");
+  if (became === SAVED) {
     if (name.value === label) name.value = name.dataset.saved; // as it was saved, without surrounding space
+    name.dataset.seen = state.version;
     return true;
   }
-  if (holder && holder.class_id !== id) offerMerge(holder, id);
+  if (became === CONFLICT) offerChoice(id, label.trim());
+  else if (holder && holder.class_id !== id) offerMerge(holder, id);
   return false;
+}
+
+/** Asks which name holds, after somebody else has changed the class since it was seen here. */
+function offerChoice(id, mine) {
+  const name = cards.get(id).querySelector(".name input");
+  const theirs = name.dataset.saved;
+  const called = (label) => label || "no name";
+  const answer = (value) => () => {
+    name.value = value;
+    name.dataset.seen = state.version;
+    $("refused").hidden = true;
+    saveName(id);
+    reveal(id);
+  };
+  const keep = button(`Keep ${called(theirs)}`, answer(theirs));
+  const use = button(`Use ${called(mine)}`, answer(mine));
+  refuse(`${id} was changed by somebody else meanwhile: it has ${called(theirs)} now, and ${called(mine)} is not saved. Which one holds?`, [keep, use]);
+  takeFocus(keep, id);
+}
+
+/** Focuses a button, unless a person is already typing in another card and would press it by accident. */
+function takeFocus(element, id) {
+  const at = document.activeElement;
+  if (at === document.body || cards.get(id).contains(at)) element.focus();
 }
 
 function offerMerge(holder, id) {
@@ -36,20 +64,19 @@ function offerMerge(holder, id) {
     edit(id);
   });
   refuse(`A class named ${holder.label} exists already. Does ${id} show the same thing?`, [yes, no]);
-  const at = document.activeElement; // a person who is already typing the next name must not merge by accident
-  if (at === document.body || cards.get(id).contains(at)) yes.focus();
+  takeFocus(yes, id);
 }
 
 async function merge(ids) {
   const [into] = ids;
   for (const id of ids) {
-    const name = cards.get(id).querySelector(".name input");
-    name.value = name.dataset.saved; // the name of a merged class is not needed
+    const name = cards.get(id)?.querySelector(".name input");
+    if (name) name.value = name.dataset.saved; // the name of a merged class is not needed
   }
-  if (await order("merge", { class_ids: ids }, `merged ${ids.length} classes`)) {
+  if (await edited("merge", ids, `merged ${ids.length} classes`)) {
     marked = [];
     showMarked();
-    cards.get(into).focus();
+    reveal(into);
   }
 }
 
@@ -61,11 +88,16 @@ async function mergeInto(id, select) {
 
 async function drop(id) {
   const next = neighbour(cards.get(id), 1) || neighbour(cards.get(id), -1);
-  if (await order("drop", { class_ids: [id] }, `dropped ${id}`)) (next || document.body).focus();
+  if (await edited("drop", [id], `dropped ${id}`)) (next || document.body).focus();
 }
 
 async function restore(id) {
-  if (await order("restore", { class_ids: [id] }, `restored ${id}`)) cards.get(id).focus();
+  if (await edited("restore", [id], `restored ${id}`)) reveal(id);
+}
+
+/** Sends an edit of classes as they are shown now; tells whether it was carried out. */
+async function edited(action, class_ids, message) {
+  return (await order(action, { class_ids, version: state.version }, message)) === SAVED;
 }
 
 async function undo() {

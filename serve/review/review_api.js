@@ -4,12 +4,14 @@
 const $ = (id) => document.getElementById(id);
 const POLL_MS = 3000;
 const NO_ANSWER = "The review server does not answer; check that scda-adapt review is still running.";
-const cards = new Map(); // class id → its card; cards are updated in place, so that text being typed stays
+const [SAVED, REFUSED, CONFLICT] = ["saved", "refused", "conflict"]; // what became of an edit
+const cards = new Map(); // class id → its card, once it was shown; updated in place, so that text being typed stays
 let state = null;
 let marked = []; // selected class ids; the others are merged into the first
 let gallery = null; // { id, start } of the open image dialog: its class and the number of loaded images
 
 let orders = 0; // started and finished edits: a state requested before one of them may be outdated
+const own = new Set(); // the versions that edits of this page made
 let queue = Promise.resolve(); // edits are sent one after the other, in their order
 let missing = ""; // the error of the last request for the state
 
@@ -48,28 +50,35 @@ function order(action, fields, message) {
   return queue;
 }
 
+/** Returns the version that a person has seen, with the edits that followed it from this page. */
+function withOwn(version) {
+  while (own.has(version + 1)) version += 1;
+  return version;
+}
+
 async function send(action, fields, message) {
   let response, body;
   try {
     response = await fetch("change", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ action, ...fields }),
+      body: JSON.stringify({ action, ...fields, version: withOwn(fields.version) }),
     });
     body = await response.json();
   } catch {
     refuse(`Not saved. ${NO_ANSWER} Your text is still here.`);
-    return false;
+    return REFUSED;
   }
   if (!response.ok) {
     if (body.state) show(body.state);
     refuse(`Not saved: ${body.error}`);
-    return false;
+    return body.conflict ? CONFLICT : REFUSED;
   }
   $("refused").hidden = true;
+  own.add(body.version);
   show(body);
   say(message);
-  return true;
+  return SAVED;
 }
 
 function say(text) {

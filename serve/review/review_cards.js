@@ -1,16 +1,15 @@
 "use strict";
-// One card per class, updated in place, so that text being typed stays.
+// The cards of the classes that are shown, updated in place, so that text being typed stays.
 
 function show(next) {
   state = next;
   marked = marked.filter((id) => isActive(id));
-  for (const info of state.classes) update(cards.get(info.class_id) || makeCard(info), info);
+  showPages();
   const discovered = state.classes.filter((info) => info.kind === "discovered");
   const open = discovered.filter((info) => !info.merged_into && !info.dropped);
   const dropped = state.classes.filter((info) => info.dropped && !info.merged_into);
   const named = open.filter((info) => info.named).length;
   $("progress").textContent = open.length ? `${named} of ${open.length} discovered classes named` : "";
-  $("none").hidden = discovered.length > 0;
   $("dropped-section").hidden = !dropped.length;
   $("dropped-count").textContent = `${dropped.length}`;
   $("known-count").textContent = `${state.classes.length - discovered.length}`;
@@ -47,7 +46,9 @@ function makeCard(info) {
   name.addEventListener("change", () => saveName(id));
   card.querySelector(".mark input").addEventListener("change", () => toggleMark(id));
   card.querySelector(".mark span").textContent = `select ${id} for merging`;
-  card.querySelector(".merge-into").addEventListener("change", (event) => mergeInto(id, event.target));
+  const into = card.querySelector(".merge-into");
+  into.addEventListener("change", (event) => mergeInto(id, event.target));
+  for (const soon of ["pointerenter", "focus"]) into.addEventListener(soon, () => fillMergeChoices(into, id));
   card.querySelector(".all").addEventListener("click", () => openImages(id));
   card.querySelector(".drop").addEventListener("click", () => drop(id));
   card.querySelector(".restore").addEventListener("click", () => restore(id));
@@ -62,33 +63,23 @@ function update(card, info) {
   const before = name.dataset.saved ?? "";
   if (name.value === before) name.value = label; // otherwise somebody is typing in it
   else if (label && label !== before && label !== name.value.trim())
-    say(`${info.class_id} was named ${label} elsewhere; press Enter to use your name instead`);
+    say(`${info.class_id} was named ${label} elsewhere; your name is not saved`);
   name.dataset.saved = label;
+  if (name.value === label) name.dataset.seen = state.version; // a name that is being typed is based on what was seen before
   card.setAttribute("aria-label", info.label);
   card.querySelector(".facts").textContent = facts(info);
   card.querySelector(".doubt span").textContent = info.doubt;
   card.querySelector(".doubt").hidden = !info.doubt;
-  const members = state.classes.filter((other) => other.merged_into === info.class_id);
-  card.querySelector(".members").replaceChildren(...members.map(memberLine));
+  card.querySelector(".members").replaceChildren(...(members.get(info.class_id) || []).map(memberLine));
   card.classList.toggle("dropped", info.dropped);
   name.disabled = info.dropped;
   card.querySelector(".restore").hidden = !info.dropped;
   card.querySelector(".drop").hidden = info.dropped || info.kind === "known";
   card.querySelector(".mark").hidden = info.dropped;
   card.querySelector(".all").hidden = Boolean(state.why_no_images);
-  fillMergeChoices(card.querySelector(".merge-into"), info);
-  place(card, info);
-}
-
-function place(card, info) {
-  if (info.merged_into) return card.remove();
-  const home = info.dropped ? "dropped" : info.kind;
-  const order = state.classes.map((other) => other.class_id);
-  const after = [...$(home).children].find((c) => order.indexOf(c.id) > order.indexOf(info.class_id));
-  if (card.parentElement === $(home) && card.nextElementSibling === (after || null)) return;
-  const focused = card.contains(document.activeElement) ? document.activeElement : null;
-  $(home).insertBefore(card, after || null);
-  if (focused) focused.focus();
+  const into = card.querySelector(".merge-into");
+  into.hidden = info.kind === "known" || info.dropped;
+  if (into !== document.activeElement) into.replaceChildren(new Option("merge into …", ""));
 }
 
 function facts(info) {
@@ -121,12 +112,11 @@ function memberLine(info) {
   return line;
 }
 
-function fillMergeChoices(select, info) {
+/** Fills the choices when they are about to be used: in every card they would be most of the page. */
+function fillMergeChoices(select, id) {
+  if (select.options.length > 1) return;
   const others = state.classes.filter(
-    (other) =>
-      other.class_id !== info.class_id && isActive(other.class_id) && (other.kind === "known" || other.named)
+    (other) => other.class_id !== id && isActive(other.class_id) && (other.kind === "known" || other.named)
   );
-  const choices = others.map((other) => new Option(other.label, other.class_id));
-  select.replaceChildren(new Option("merge into …", ""), ...choices);
-  select.hidden = info.kind === "known" || info.dropped;
+  select.append(...others.map((other) => new Option(other.label, other.class_id)));
 }

@@ -17,8 +17,11 @@ function neighbour(card, step) {
 }
 
 function move(step) {
-  const next = current && current.isConnected ? neighbour(current, step) : visible()[0];
-  if (next) next.focus();
+  if (!current?.isConnected) return visible()[0]?.focus();
+  const all = listed(current.parentElement.id);
+  const next = all[all.findIndex((info) => info.class_id === current.id) + step];
+  if (next) reveal(next.class_id);
+  else neighbour(current, step)?.focus(); // of the next section
 }
 
 function edit(id) {
@@ -40,10 +43,9 @@ async function onNameKey(event, id) {
 }
 
 function nextUnnamed(id) {
-  const ids = state.classes.map((info) => info.class_id);
+  const ids = listed("discovered").map((info) => info.class_id);
   const later = [...ids.slice(ids.indexOf(id) + 1), ...ids.slice(0, ids.indexOf(id))];
-  const next = later.find((other) => classOf(other).kind === "discovered" && isActive(other) && !classOf(other).named);
-  cards.get(isActive(next) ? next : id).focus();
+  reveal(later.find((other) => !classOf(other).named) || id);
 }
 
 const KEYS = {
@@ -54,6 +56,7 @@ const KEYS = {
   ArrowUp: () => move(-1),
   ArrowLeft: () => move(-1),
   u: undo,
+  "/": () => $("search").focus(),
   "?": () => $("keys").showModal(),
   M: () => marked.length > 1 && merge(marked),
 };
@@ -68,11 +71,11 @@ const CARD_KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key === "z" && event.target.type !== "text") {
+  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !["text", "search"].includes(event.target.type)) {
     event.preventDefault(); // the browser would undo in the last text field
     return undo();
   }
-  const typing = event.target.matches("input[type=text], select, dialog *");
+  const typing = event.target.matches("input[type=text], input[type=search], select, dialog *");
   if (typing || event.ctrlKey || event.metaKey || event.altKey || !state) return;
   const onCard = event.target.matches(".card") && CARD_KEYS[event.key];
   const run = onCard ? () => onCard(event.target.id) : KEYS[event.key];

@@ -2,6 +2,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -123,6 +124,31 @@ def test_a_refused_order_says_why_and_how_things_stand(app: FastAPI) -> None:
     assert change(app, action="undo", version=0).status_code == 409
     assert change(app, action="drop", class_ids=[]).status_code == 409
     assert change(app, action="merge", class_ids=[D0]).status_code == 409
+
+
+def test_an_edit_of_what_was_not_seen_is_a_conflict_that_shows_the_state(app: FastAPI) -> None:
+    change(app, action="name", class_ids=[D0], label="lemon", version=0)
+    refused = change(app, action="name", class_ids=[D0], label="sun", version=0)
+    assert (refused.status_code, refused.json()["conflict"]) == (409, True)
+    assert f"named {D0} lemon since you saw" in refused.json()["error"]
+    assert "name sun was not saved" in refused.json()["error"]
+    assert refused.json()["state"]["classes"][3]["label"] == "lemon"
+    assert change(app, action="name", class_ids=[D1], label="sea", version=0).status_code == 200
+    assert change(app, action="name", class_ids=[D0], label="sun", version=2).status_code == 200
+
+
+def test_a_bundle_that_was_replaced_under_the_page_is_not_edited(
+    app: FastAPI, folder: Path
+) -> None:
+    shutil.rmtree(folder)
+    make_bundle(folder, labels=("azure", "lime", "crimson"))
+    refused = change(app, action="name", class_ids=[D0], label="lemon", version=0)
+    assert (refused.status_code, (folder / NAMES).exists()) == (500, False)
+    assert "the bundle has been replaced; start the review anew" in refused.json()["error"]
+    (folder / "exemplars" / D0 / "0.jpg").write_bytes(picture("cyan"))
+    assert ask(app, "GET", f"/token/pictures/{D0}/0").status_code == 404
+    shutil.rmtree(folder)
+    assert ask(app, "GET", f"/token/pictures/{D0}/0").status_code == 404
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from scda.models.bundle import read_manifest
 from scda.models.errors import UsageError
 from scda.models.names import Names
-from scda.models.naming import Naming
+from scda.models.naming import ConflictError, Naming
 from scda.serve.review.names_command import Orders, lines, listing
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
@@ -34,6 +34,15 @@ def test_a_restored_class_can_be_merged_in_the_same_call(naming: Naming) -> None
     dropped = Orders(drops=[D1]).apply(naming, Names())
     names = Orders(restores=[D1], merges=[f"{D0},{D1}"]).apply(naming, dropped)
     assert (names.merges, names.drops) == ({D1: D0}, frozenset())
+
+
+def test_a_call_is_refused_if_a_class_has_changed_since_the_version_seen(naming: Naming) -> None:
+    names = Orders(labels=[f"{D0}=stapler"]).apply(naming, Names())
+    with pytest.raises(ConflictError, match=f"named {D0} stapler since"):
+        Orders(labels=[f"{D1}=pen", f"{D0}=tape"], version=0).apply(naming, names)
+    # The edits of one call do not conflict with each other.
+    both = Orders(merges=[f"{D0},{D1}"], labels=[f"{D0}=tape"], version=1).apply(naming, names)
+    assert (both.merges, both.labels) == ({D1: D0}, {D0: "tape"})
 
 
 def test_a_label_needs_its_class(naming: Naming) -> None:

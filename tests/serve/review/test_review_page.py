@@ -17,6 +17,7 @@ from scda.models.trust import ClassTrust, Doubt
 from scda.serve.review.application import create_review_app
 from tests.browser import opened, running, too_wide
 from tests.bundles import make_bundle, picture
+from tests.serve.review.many import make_many
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 
@@ -84,6 +85,7 @@ def test_two_are_merged_taken_apart_and_undone(page: Page, site: Site) -> None:
 
 
 def test_one_is_really_a_known_class(page: Page, site: Site) -> None:
+    page.focus(f"#{D0} .merge-into")
     page.select_option(f"#{D0} .merge-into", label="red")
     expect(page.locator(f"#{D0}")).to_have_count(0)
     assert site.names().merges == {D0: RED}
@@ -152,6 +154,7 @@ def test_a_hostile_name_is_only_text(page: Page, site: Site, name: str) -> None:
     expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
     assert site.names().labels == {D0: name}
     page.click(f"#{D1} .mark label, #{D1} .mark input")
+    page.focus(f"#{D1} .merge-into")
     page.select_option(f"#{D1} .merge-into", label=name)
     expect(page.locator(f"#{D1}")).to_have_count(0)
     page.set_viewport_size({"width": 390, "height": 844})
@@ -171,7 +174,7 @@ def test_too_long_a_name_and_two_lines_are_kept_out(page: Page, site: Site) -> N
     page.press(f"#{D0} .name input", "Enter")
     expect(page.locator("#refused")).to_contain_text("500 characters; expected at most 200")
     assert len(name_of(page, D0)) == 500  # what was typed is still there
-    assert site.names() == Names()
+    assert site.names().version == 0
 
 
 def test_what_another_tab_says_comes_in_while_one_types(
@@ -289,6 +292,83 @@ def test_a_name_given_elsewhere_meanwhile_is_told(page: Page, site: Site) -> Non
     page.evaluate("fetchState()")
     expect(page.locator("#message")).to_contain_text(f"{D0} was named pen elsewhere")
     assert name_of(page, D0) == "tape"
+
+
+@pytest.mark.parametrize(("choice", "label"), [("Keep pen", "pen"), ("Use tape", "tape")])
+def test_a_name_from_a_stale_page_does_not_replace_another_in_silence(
+    page: Page, site: Site, choice: str, label: str
+) -> None:
+    page.locator(f"#{D0} .name input").focus()
+    page.keyboard.type("tape")
+    change_names(site.folder, lambda naming, names: naming.name(names, D0, "pen"))
+    page.evaluate("fetchState()")  # what was seen is what was there when the typing began
+    page.keyboard.press("Enter")
+    expect(page.locator("#refused p")).to_contain_text("pen now, and tape is not saved")
+    assert (site.names().labels, name_of(page, D0)) == ({D0: "pen"}, "tape")
+    page.get_by_role("button", name=choice).click()
+    expect(page.locator("#refused")).to_be_hidden()
+    expect(page.locator(f"#{D0} .name input")).to_have_value(label)
+    expect(page.locator(f"#{D0}")).to_be_focused()
+    assert site.names().labels == {D0: label}
+    give_name(page, D0, " glue ")
+    expect(page.locator("#message")).to_have_text("named glue")
+    give_name(page, D0, "chalk")
+    expect(page.locator("#message")).to_have_text("named chalk")
+
+
+def test_a_stale_drop_is_refused_until_the_change_was_seen(page: Page, site: Site) -> None:
+    change_names(site.folder, lambda naming, names: naming.name(names, D0, "pen"))
+    page.click(f"#{D0} .drop")
+    expect(page.locator("#refused")).to_contain_text(f"named {D0} pen since you saw the class")
+    expect(page.locator(f"#{D0} .name input")).to_have_value("pen")
+    assert site.names().drops == frozenset()
+    page.click(f"#{D0} .drop")
+    expect(page.locator("#message")).to_have_text(f"dropped {D0}")
+
+
+def test_hundreds_of_classes_are_searched_and_paged_with_the_keyboard(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    folder = make_many(tmp_path / "many", known=20, discovered=300)
+    with (
+        running(create_review_app(folder, "token")) as address,
+        opened(chromium, f"{address}/token/") as page,
+    ):
+        cards, pager = page.locator("#discovered .card"), page.locator(".pager[data-of=discovered]")
+        expect(cards).to_have_count(24)
+        assert page.evaluate("document.querySelectorAll('*').length") < 2500
+        assert page.evaluate("document.documentElement.scrollHeight") < 5000
+        for _ in range(24):
+            page.keyboard.press("j")
+        expect(page.locator("#discovered-024")).to_be_focused()
+        expect(pager.locator("span")).to_have_text("25 to 48 of 300")
+        page.keyboard.press("k")
+        expect(page.locator("#discovered-023")).to_be_focused()
+        give_name(page, "discovered-023", "saw")
+        expect(page.locator("#discovered-024")).to_be_focused()  # the next one without a name
+        pager.locator(".next").click()
+        expect(cards.first).to_have_id("discovered-048")
+        page.keyboard.press("/")
+        page.keyboard.type("SAW")
+        expect(cards).to_have_count(1)
+        page.keyboard.press("Enter")
+        expect(page.locator("#discovered-023")).to_be_focused()
+        page.keyboard.press("m")
+        page.keyboard.press("/")
+        page.fill("#search", "discovered-299")
+        page.keyboard.press("Enter")
+        page.keyboard.press("m")
+        expect(page.locator("#marked")).to_have_text("2 selected; merge into saw")
+        page.keyboard.press("M")
+        expect(page.locator("#discovered-023")).to_be_focused()
+        expect(page.locator("#discovered-023 .members")).to_contain_text("merged: discovered-299")
+        page.fill("#search", "tool 007")
+        expect(page.locator("#known-007")).to_be_visible()
+        expect(pager.locator("span")).to_have_text("no class matches the search")
+        page.press("#search", "Escape")
+        expect(cards.first).to_be_focused()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert not too_wide(page)
 
 
 def test_a_page_with_unsaved_typing_asks_before_it_is_left(page: Page) -> None:
