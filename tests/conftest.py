@@ -2,7 +2,7 @@ import dataclasses
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runtime.progress import Reporter
 from scda.models.networks.conv4 import Conv4
+from tests import exports
 
 # A deadline per example fails on a machine that other programs keep busy.
 settings.register_profile("scda", deadline=None)
@@ -125,6 +126,19 @@ def tiny_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Reporter(quiet=True) as reporter:
         train(tiny.job(out), reporter)
     return out
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _exports_are_remembered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.onnx, "export", exports.remembered(exports.in_earnest))
+        yield
+
+
+@pytest.fixture
+def exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Export in earnest, even what has been exported before."""
+    monkeypatch.setattr(torch.onnx, "export", exports.in_earnest)
 
 
 @pytest.fixture(scope="session")

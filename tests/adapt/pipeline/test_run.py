@@ -61,6 +61,7 @@ def test_the_discovery_table_has_one_row_per_target_image(tiny: TinyData, tiny_r
     assert {row["pseudo_label"] for row in rows} <= ids | {""}
 
 
+@pytest.mark.usefixtures("exporter")
 def test_the_same_seed_gives_the_same_bundle(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from scda.models.networks.network import FeatureHead, PixelClassifier
 from scda.models.session import Session
 
 Pixels = NDArray[np.uint8]
+pytestmark = pytest.mark.usefixtures("exporter")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,34 @@
+"""Exports to ONNX that are kept as long as the tests run: the exporter takes seconds for each."""
+
+import hashlib
+import io
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import onnx
+import torch
+from torch import nn
+
+Export = Callable[..., Any]
+
+in_earnest: Export = torch.onnx.export
+
+
+def remembered(export: Export) -> Export:
+    """An exporter that answers a module of equal weights and structure with the earlier file.
+
+    That nothing is hidden thereby needs equal modules to give equal files, which
+    `test_the_same_seed_gives_the_same_bundle` shows with the exporter itself.
+    """
+    known: dict[str, bytes] = {}
+
+    def call(module: nn.Module, args: tuple[Any, ...], **options: Any) -> SimpleNamespace:
+        state = io.BytesIO()
+        torch.save((module, args), state)
+        key = hashlib.sha256(state.getvalue()).hexdigest() + repr(options)
+        if key not in known:
+            known[key] = export(module, args, **options).model_proto.SerializeToString()
+        return SimpleNamespace(model_proto=onnx.ModelProto.FromString(known[key]))
+
+    return call
