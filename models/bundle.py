@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from scda.models import fields
 from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
+from scda.models.run_facts import check_facts
 from scda.models.trust import ClassTrust, Trust
 
 SCHEMA_VERSION = 1
@@ -24,6 +26,7 @@ MANIFEST, NAMES = "bundle.json", "names.json"
 MODEL, CLUSTERS, PARITY = "model.onnx", "clusters.faiss", "parity.npz"
 NEIGHBOURS, NEIGHBOUR_ROWS = "neighbours.faiss", "neighbours.parquet"
 REQUIRED = (MODEL, CLUSTERS, PARITY)
+OUTLIER_QUANTILE = "q99"  # of `ClassInfo.radius`: an image farther from every class is an outlier
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 
 
@@ -63,9 +66,9 @@ class Manifest:
     @property
     def id(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything but the run."""
-        fields = self._fields()
-        del fields["run"]
-        text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        contents = self._fields()
+        del contents["run"]
+        text = json.dumps(contents, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
@@ -83,22 +86,22 @@ class Manifest:
         return {"id": self.id, **self._fields()}
 
     def _fields(self) -> dict[str, Any]:
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        fields["classes"] = [_present(dataclasses.asdict(info)) for info in self.classes]
-        fields["preprocessing"] = self.preprocessing.to_json()
-        fields["trust"] = self.trust and dataclasses.asdict(self.trust)
-        return _present(fields)
+        contents = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        contents["classes"] = [_present(dataclasses.asdict(info)) for info in self.classes]
+        contents["preprocessing"] = self.preprocessing.to_json()
+        contents["trust"] = self.trust and dataclasses.asdict(self.trust)
+        return _present(contents)
 
 
-def write_bundle(draft: Path, folder: Path, **fields: Any) -> Manifest:
+def write_bundle(draft: Path, folder: Path, **contents: Any) -> Manifest:
     """Turn the files in `draft` into a bundle at `folder`, replacing what was there.
 
     Args:
         draft: Folder with every file of the bundle except bundle.json.
         folder: Destination of the bundle.
-        fields: `Manifest`'s fields without `files` and `schema_version`.
+        contents: `Manifest`'s fields without `files` and `schema_version`.
     """
-    manifest = Manifest(files=checksums(draft), **fields)
+    manifest = Manifest(files=checksums(draft), **contents)
     with atomic_folder(folder) as new:
         for path in draft.iterdir():
             shutil.move(path, new / path.name)
@@ -194,32 +197,55 @@ def read_manifest(folder: Path, *, checked: bool = True) -> Manifest:
 
 def _parse(path: Path) -> Manifest:
     try:
-        fields = json.loads(path.read_bytes())
-        version = fields.pop("schema_version")
-        stored_id = fields.pop("id")
+        stored = json.loads(path.read_bytes())
+        version, stored_id = stored["schema_version"], stored["id"]
     except _DAMAGED as error:
         raise GateError(f"{path}: damaged: {error!r}") from None
     if version != SCHEMA_VERSION:
         raise GateError(f"{path}: schema {version}, this version of scda reads {SCHEMA_VERSION}")
     try:
-        classes = tuple(_class_info(entry) for entry in fields.pop("classes"))
-        preprocessing = Preprocessing.from_json(fields.pop("preprocessing"))
-        trust = fields.pop("trust", None)
-        manifest = Manifest(
-            classes=classes,
-            preprocessing=preprocessing,
-            status=tuple(fields.pop("status")),
-            files=dict(fields.pop("files")),
-            trust=None if trust is None else Trust.from_json(trust),
-            **fields,
-        )
+        manifest = _manifest(stored)
+        is_same = manifest.id == stored_id
     except GateError as error:
         raise GateError(f"{path}: {error}") from None
+    except TypeError as error:
+        raise GateError(f"{path}: damaged: {error}") from None
     except _DAMAGED as error:
         raise GateError(f"{path}: damaged: {error!r}") from None
-    if manifest.id != stored_id:
+    if not is_same:
         raise GateError(f"{path}: damaged (its id is {stored_id}, its contents give {manifest.id})")
+    _check_classes(path, manifest.classes)
     return manifest
+
+
+def _manifest(stored: dict[str, Any]) -> Manifest:
+    fields.check_names(stored, {"id", *_names(Manifest)})
+    files = fields.table(stored, "files")
+    trust = fields.optional_table(stored, "trust")
+    return Manifest(
+        classes=tuple(map(_class_info, fields.tables(stored, "classes"))),
+        preprocessing=Preprocessing.from_json(fields.table(stored, "preprocessing")),
+        thresholds=fields.numbers(stored, "thresholds"),
+        status=fields.texts(stored, "status"),
+        files={name: fields.text(files, name) for name in files},
+        run=check_facts(fields.table(stored, "run")),
+        trust=None if trust is None else Trust.from_json(trust),
+    )
+
+
+def _check_classes(path: Path, classes: tuple[ClassInfo, ...]) -> None:
+    ids, kinds = [info.class_id for info in classes], [info.kind for info in classes]
+    num_known = kinds.count("known")
+    known, others = ids[:num_known], kinds[num_known:]
+    found = {
+        "no known class": not known,
+        "classes that are not known or discovered, in this order": set(others) - {"discovered"},
+        "two classes of one id": len(set(ids)) < len(ids),
+        "a nearest known class that is none": {i.nearest_known for i in classes} - {None, *known},
+        f"no radius {OUTLIER_QUANTILE}": [i for i in classes if OUTLIER_QUANTILE not in i.radius],
+    }
+    if strange := next((what for what, is_so in found.items() if is_so), ""):
+        raise GateError(f"{path}: damaged: found {strange}")
 
 
 def _check_paths(folder: Path, manifest: Manifest) -> None:
@@ -249,16 +275,26 @@ def _check_sums(folder: Path, manifest: Manifest) -> None:
 
 
 def _class_info(entry: dict[str, Any]) -> ClassInfo:
-    trust = entry.get("trust")
+    fields.check_names(entry, _names(ClassInfo))
+    trust = fields.optional_table(entry, "trust")
+    nearest = entry.get("nearest_known")
     return ClassInfo(
-        **{
-            **entry,
-            "exemplars": tuple(entry["exemplars"]),
-            "trust": None if trust is None else ClassTrust.from_json(trust),
-        }
+        class_id=fields.text(entry, "class_id"),
+        label=fields.text(entry, "label"),
+        kind=fields.text(entry, "kind"),
+        size=fields.count(entry, "size"),
+        mean_confidence=fields.number(entry, "mean_confidence"),
+        radius=fields.numbers(entry, "radius"),
+        nearest_known=None if nearest is None else fields.text(entry, "nearest_known"),
+        exemplars=fields.texts(entry, "exemplars"),
+        trust=None if trust is None else ClassTrust.from_json(trust),
     )
 
 
-def _present(fields: dict[str, Any]) -> dict[str, Any]:
+def _names(kind: type[Manifest | ClassInfo]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def _present(contents: dict[str, Any]) -> dict[str, Any]:
     """Return the fields without a missing trust: the id of an old bundle is of its own fields."""
-    return {name: value for name, value in fields.items() if name != "trust" or value is not None}
+    return {name: value for name, value in contents.items() if name != "trust" or value is not None}

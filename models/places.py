@@ -80,7 +80,7 @@ def check_replaceable(path: Path, heads: Mapping[bytes, bytes]) -> None:
 
 def training_folder(run: Mapping[str, Any], name: str) -> list[Path]:
     """Return the `source` or `target` that a bundle's facts about its run name, or nothing."""
-    return [Path(run[name])] if isinstance(run.get(name), str) else []
+    return [Path(run[name])] if name in run else []
 
 
 def is_run(folder: Path) -> bool:

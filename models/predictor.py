@@ -16,6 +16,7 @@ from scda.models.bundle import (
     CLUSTERS,
     MANIFEST,
     MODEL,
+    OUTLIER_QUANTILE,
     PARITY,
     Manifest,
     open_verified,
@@ -29,7 +30,6 @@ from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
 TOP = 5  # entries of `nearest`, and of `top` by default
-OUTLIER_QUANTILE = "q99"
 
 
 class ClassDistance(TypedDict):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scda.models.errors import GateError
+from scda.models.fields import count
 from scda.models.images import DECODER
 
 INTERPOLATION = "bicubic, antialiased"
@@ -77,6 +78,8 @@ class Preprocessing:
         }
         stored_id = stored.pop("id", None)
         try:
+            for side in ("resize_px", "crop_px"):
+                count(stored, side)
             below = cls.from_json(stored.pop("below")) if "below" in stored else None
             preprocessing = cls(**stored, below=below)
         except (AttributeError, TypeError, ValueError) as error:

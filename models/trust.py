@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from scda.models.fields import number, numbers, texts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
@@ -32,15 +34,9 @@ class Trust:
         Raises:
             TypeError: If a field is missing, unknown or not a number.
         """
-        measures = {name: _number(value) for name, value in fields.get("measures", {}).items()}
-        numbers = {name: _number(value) for name, value in fields.items() if name != "measures"}
-        return cls(**numbers, measures=measures)
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)
+        measures = numbers(fields, "measures") if "measures" in fields else {}
+        shares = {name: number(fields, name) for name in fields if name != "measures"}
+        return cls(**shares, measures=measures)
 
 
 class Doubt(StrEnum):
@@ -85,5 +81,5 @@ class ClassTrust:
             TypeError: If a field is missing, unknown or not a number.
             ValueError: If a doubt is unknown.
         """
-        numbers = {name: _number(value) for name, value in fields.items() if name != "doubts"}
-        return cls(**numbers, doubts=tuple(map(Doubt, fields["doubts"])))
+        shares = {name: number(fields, name) for name in fields if name != "doubts"}
+        return cls(**shares, doubts=tuple(map(Doubt, texts(fields, "doubts"))))

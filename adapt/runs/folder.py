@@ -13,6 +13,7 @@ from typing import Any
 from scda.adapt.config import RENAMED, TrainConfig
 from scda.adapt.options import current_names
 from scda.models.errors import GateError, UsageError
+from scda.models.fields import count, table
 from scda.models.files import (
     name_errors,
     only_writer,
@@ -21,6 +22,7 @@ from scda.models.files import (
     write_atomically,
 )
 from scda.models.places import RUN_FILES, is_run
+from scda.models.run_facts import check_facts
 
 _MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
 _LONGEST = 200  # largest number of characters of a value in a message
@@ -108,8 +110,9 @@ class RunFolder:
             missing = f"{self.root}: found no metrics.jsonl; expected the folder of a run"
             raise UsageError(missing) from None
         try:
-            return [json.loads(line) for line in lines[:-1]] + _whole(lines[-1:])
-        except ValueError as error:
+            records = [json.loads(line) for line in lines[:-1]] + _whole(lines[-1:])
+            return [_checked(record) for record in records]
+        except (ValueError, TypeError, RecursionError) as error:
             raise GateError(f"{self.metrics}: damaged: {error}") from None
 
     def forget_after(self, round_number: int, step: int = 0) -> None:
@@ -127,6 +130,18 @@ class RunFolder:
 def _place(record: dict[str, Any]) -> tuple[int, int]:
     """Return the last finished stage at the time of a record, and the number of steps since."""
     return (record["round"], 0) if "round" in record else (record["during"] - 1, record["step"])
+
+
+def _checked(record: Any) -> dict[str, Any]:
+    """Return a record of metrics.jsonl that says of which stage it is.
+
+    Raises:
+        TypeError: If it does not.
+    """
+    records = {"record": record}
+    for name in ("during", "step") if "step" in table(records, "record") else ("round",):
+        count(record, name)
+    return table(records, "record")
 
 
 def _whole(last_line: list[str]) -> list[dict[str, Any]]:
@@ -244,7 +259,7 @@ def settle_config(
     fields = json.loads(json.dumps(fields))  # tuples become lists, as in the file
     if run.config.is_file():
         stored = read_config(run)
-        before = {**stored.get("config", {}), **stored.get("data", {})}
+        before = {**stored["config"], **stored["data"]}
         _refuse_other(run, before, {**fields["config"], **fields["data"]})
         return
     write_atomically(run.config, json.dumps({**fields, **extra}, indent=1))
@@ -276,10 +291,13 @@ def read_config(run: RunFolder) -> dict[str, Any]:
     """
     try:
         fields = json.loads(run.config.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise GateError(f"{run.config}: damaged: {error}") from None
     if not isinstance(fields, dict):
         raise GateError(f"{run.config}: damaged: expected a JSON object")
-    if isinstance(fields.get("config"), dict):
-        fields["config"] = current_names(RENAMED, fields["config"])
-    return fields
+    try:
+        check_facts(fields)
+        tables = {name: table(fields, name) for name in ("config", "data")}
+    except TypeError as error:
+        raise GateError(f"{run.config}: damaged: {error}") from None
+    return {**fields, **tables, "config": current_names(RENAMED, tables["config"])}

@@ -15,10 +15,10 @@ from scda.adapt.data.scan import Rejected
 from scda.adapt.discovery.selection import entropy
 from scda.adapt.export.bundle_writer import RADII
 from scda.adapt.export.final_model import FinalModel
+from scda.models.bundle import OUTLIER_QUANTILE
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 from scda.models.index import normalised
-from scda.models.predictor import OUTLIER_QUANTILE
 
 DISCOVERY = (
     "path",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -153,14 +154,26 @@ def read_rows(file: BinaryIO) -> list[TargetImage]:
     """Return the rows of an open neighbours.parquet, every path inside the target folder.
 
     Raises:
-        GateError: If a path leads outside.
+        GateError: If a path leads outside, or the file is damaged.
     """
-    table = pq.read_table(file)
-    known = [field.name for field in fields(TargetImage) if field.name in table.column_names]
-    images = [TargetImage(**row) for row in table.select(known).to_pylist()]
+    try:
+        table = pq.read_table(file)
+        names = [field.name for field in fields(TargetImage) if field.name in table.column_names]
+        strange = [name for name in names if not _is_whole(table[name], name)]
+        images = [TargetImage(**row) for row in table.select(names).to_pylist() if not strange]
+    except (OSError, pa.ArrowException, TypeError) as error:  # TypeError: without a column
+        raise GateError(f"{NEIGHBOUR_ROWS}: damaged: {error}") from None
+    if strange:
+        found = f"empty cells or another type in {strange[0]}"
+        raise GateError(f"{NEIGHBOUR_ROWS}: damaged: found {found}")
     outside = [one.path for one in images if not is_inside(one.path)]
     if outside:  # a bundle from elsewhere must not reach out of the folder
         raise GateError(
             f"{NEIGHBOUR_ROWS} lists {outside[0]}, expected paths inside the target folder"
         )
     return images
+
+
+def _is_whole(column: pa.ChunkedArray, name: str) -> bool:
+    is_type = pa.types.is_floating if name == "confidence" else pa.types.is_string
+    return not len(column) or (is_type(column.type) and not column.null_count)
