@@ -41,5 +41,5 @@ def serve_reload(app: FastAPI, models: ModelSwitch, reload: Reload) -> None:
         try:
             after = await reload()
         except ScdaError as error:
-            raise RequestError("not_reloaded", f"{error}; {before} is still served") from None
+            raise RequestError("not_reloaded", str(error)) from None
         return JSONResponse(dataclasses.asdict(Reloaded(after, before)))

@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scda.models.bundle import Manifest, bundle_folder, read_manifest, write_bundle
+from scda.models.bundle import (
+    MODEL,
+    Manifest,
+    bundle_folder,
+    open_verified,
+    read_manifest,
+    write_bundle,
+)
 from scda.models.errors import GateError, ScdaError, UsageError
 from scda.models.images import read_image
 from scda.models.predictor import load_predictor
@@ -370,3 +377,35 @@ def test_a_model_that_answers_otherwise_here_is_refused(
     write(draft, tmp_path / "drifted", read_manifest(bundle))
     with pytest.raises(GateError, match=r"^parity: cpu differs by 0\.01, expected 0\.0001$"):
         load_predictor(tmp_path / "drifted", provider="cpu", threads=1)
+
+
+def test_what_is_read_is_what_was_verified(bundle: Path) -> None:
+    manifest, data = read_manifest(bundle), (bundle / MODEL).read_bytes()
+    with open_verified(bundle, manifest, MODEL) as file:
+        (bundle / "new").write_bytes(b"another model")
+        (bundle / "new").replace(bundle / MODEL)  # as a writer that is careful replaces a file
+        assert file.read() == data
+    with (
+        pytest.raises(GateError, match=r"model\.onnx is damaged"),
+        open_verified(bundle, manifest, MODEL),
+    ):
+        pass
+
+
+def test_a_file_that_is_rewritten_while_it_is_read_is_refused(bundle: Path) -> None:
+    manifest = read_manifest(bundle)
+    with (
+        pytest.raises(GateError, match=r"model\.onnx was rewritten while it was read; try again"),
+        open_verified(bundle, manifest, MODEL),
+    ):
+        (bundle / MODEL).write_bytes(b"another model")
+
+
+def test_a_file_that_vanished_since_is_named(bundle: Path) -> None:
+    manifest = read_manifest(bundle)
+    (bundle / MODEL).unlink()
+    with (
+        pytest.raises(GateError, match=r"model\.onnx: cannot read: No such file"),
+        open_verified(bundle, manifest, MODEL),
+    ):
+        pass

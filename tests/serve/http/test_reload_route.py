@@ -60,9 +60,9 @@ def test_a_bundle_that_cannot_be_served_is_told_and_the_old_one_stays(
     current.symlink_to(tmp_path / "nowhere")
     refused = ask(app, "POST", ROUTE, headers=KEY)
     assert code_of(refused) == "not_reloaded"
-    message = refused.json()["error"]["message"]
-    assert "no such folder; expected a bundle or a run; " in message
-    assert message.endswith(f"{app.state.models.current.id} is still served")
+    assert "no such folder; expected a bundle or a run" in refused.json()["error"]["message"]
+    told = ask(app, "GET", "/v1/model", headers=KEY).json()["model_id"]
+    assert told == app.state.models.current.id
 
 
 def test_it_needs_the_key_and_a_server_without_one_has_no_such_route(
