@@ -19,6 +19,7 @@ from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
 from scda.models.run_facts import check_facts
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Trust
 
 SCHEMA_VERSION = 1
@@ -27,6 +28,7 @@ MODEL, CLUSTERS, PARITY = "model.onnx", "clusters.faiss", "parity.npz"
 NEIGHBOURS, NEIGHBOUR_ROWS = "neighbours.faiss", "neighbours.parquet"
 REQUIRED = (MODEL, CLUSTERS, PARITY)
 OUTLIER_QUANTILE = "q99"  # of `ClassInfo.radius`: an image farther from every class is an outlier
+_LATER = ("trust", "on_target")  # fields that older bundles of this schema lack
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 
 
@@ -61,6 +63,7 @@ class Manifest:
     files: dict[str, str]  # path → SHA-256 of every file except bundle.json and names.json
     run: dict[str, Any]  # config, versions, times, host; not part of the id
     trust: Trust | None = None  # None in a bundle written before there was an estimate
+    on_target: TargetFigures | None = None  # None in an older bundle
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -89,7 +92,9 @@ class Manifest:
         contents = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         contents["classes"] = [_present(dataclasses.asdict(info)) for info in self.classes]
         contents["preprocessing"] = self.preprocessing.to_json()
-        contents["trust"] = self.trust and dataclasses.asdict(self.trust)
+        for name in _LATER:
+            value = getattr(self, name)
+            contents[name] = value and dataclasses.asdict(value)
         return _present(contents)
 
 
@@ -221,7 +226,7 @@ def _parse(path: Path) -> Manifest:
 def _manifest(stored: dict[str, Any]) -> Manifest:
     fields.check_names(stored, {"id", *_names(Manifest)})
     files = fields.table(stored, "files")
-    trust = fields.optional_table(stored, "trust")
+    trust, figures = (fields.optional_table(stored, name) for name in _LATER)
     return Manifest(
         classes=tuple(map(_class_info, fields.tables(stored, "classes"))),
         preprocessing=Preprocessing.from_json(fields.table(stored, "preprocessing")),
@@ -230,6 +235,7 @@ def _manifest(stored: dict[str, Any]) -> Manifest:
         files={name: fields.text(files, name) for name in files},
         run=check_facts(fields.table(stored, "run")),
         trust=None if trust is None else Trust.from_json(trust),
+        on_target=None if figures is None else TargetFigures.from_json(figures),
     )
 
 
@@ -296,5 +302,6 @@ def _names(kind: type[Manifest | ClassInfo]) -> set[str]:
 
 
 def _present(contents: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields without a missing trust: the id of an old bundle is of its own fields."""
-    return {name: value for name, value in contents.items() if name != "trust" or value is not None}
+    """Return the fields without those it lacks: the id of an old bundle is of its own fields."""
+    lacking = {name for name in _LATER if contents.get(name) is None}
+    return {name: value for name, value in contents.items() if name not in lacking}

@@ -27,6 +27,7 @@ from scda.models.index import build_index, write_index
 from scda.models.parity import Reference
 from scda.models.preprocess import Preprocessing
 from scda.models.session import Session
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Trust
 
 RGB = {
@@ -49,13 +50,14 @@ def make_bundle(
     targets: Mapping[str, str] | None = None,
     trust: Trust | None = None,
     class_trust: Mapping[str, ClassTrust] | None = None,
+    on_target: TargetFigures | None = None,
 ) -> Path:
     """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
 
     An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
     `targets` are its neighbours, path → colour; without them it has none. `trust` is its estimated
-    accuracy, `class_trust` that of discovered classes by id; without them the bundle is like one of
-    an older version.
+    accuracy, `class_trust` that of discovered classes by id, `on_target` its figures on the
+    target; without them the bundle is like one of an older version.
     """
     colours = [*KNOWN, *DISCOVERED[:num_discovered]]
     centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
@@ -80,6 +82,7 @@ def make_bundle(
             thresholds={},
             status=("ok",),
             trust=trust,
+            on_target=on_target,
             run={"made_by": "tests"},
         )
     return folder

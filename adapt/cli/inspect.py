@@ -32,6 +32,8 @@ def inspect(
         typer.echo(f"bundle {manifest.id}, status: {', '.join(manifest.status)}")
         if manifest.trust:
             typer.echo(manifest.trust.sentence)
+        if manifest.on_target:
+            typer.echo(manifest.on_target.sentence)
         for info in manifest.classes:
             nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
             nearest += f" ({info.trust.similarity:.2f})" if info.trust else ""

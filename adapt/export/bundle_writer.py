@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from scda.adapt.data.image_files import Images
-from scda.adapt.export.final_model import FinalModel
+from scda.adapt.export.final_model import RADII, FinalModel
 from scda.models import bundle as names
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
 from scda.models.errors import DataError
@@ -21,12 +21,12 @@ from scda.models.index import build_index, write_index
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.networks.network import PixelClassifier
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import Trust
 
 EXEMPLARS = 12  # number of images per class
 THUMBNAIL_PX = 160
 PARITY_IMAGES = 16
-RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
 THRESHOLDS = {"outlier_quantile": 0.99}
 _DIGITS = 6  # number of decimals of stored statistics
 
@@ -84,8 +84,17 @@ def make_bundle(
             thresholds=THRESHOLDS,
             status=status,
             trust=trust,
+            on_target=_figures(final),
             run=run,
         )
+
+
+def _figures(final: FinalModel) -> TargetFigures:
+    return TargetFigures(
+        images=len(final.predicted),
+        outlier_share=round(float(final.outliers.mean()), _DIGITS),
+        mean_confidence=round(float(final.probabilities.max(axis=1).mean()), _DIGITS),
+    )
 
 
 def _write_model(

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scda.adapt.discovery.discover import Discovery
@@ -11,9 +12,12 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.trust.classes import trust_classes
 from scda.adapt.training.algorithm import Adapted
 from scda.adapt.training.networks import Networks, infer
+from scda.models.bundle import OUTLIER_QUANTILE
 from scda.models.files import printable
 from scda.models.index import Ids, normalised
 from scda.models.trust import ClassTrust
+
+RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,18 @@ class FinalModel:
     def predicted(self) -> Ids:
         """The output index of every target image, (M,)."""
         return np.asarray(self.probabilities.argmax(axis=1), np.int64)
+
+    @property
+    def target_distances(self) -> Points:
+        """The distance of every target image to every centroid, (M, C), 1 - cosine."""
+        cosines = normalised(self.features) @ self.centroids.T
+        return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
+
+    @property
+    def outliers(self) -> NDArray[np.bool_]:
+        """Whether a target image is farther from every class than 99% of its images, (M,)."""
+        radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in self.distances]
+        return np.asarray((self.target_distances > np.array(radii)).all(axis=1))
 
     @property
     def class_ids(self) -> list[str]:

@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import Rejected
 from scda.adapt.discovery.selection import entropy
-from scda.adapt.export.bundle_writer import RADII
 from scda.adapt.export.final_model import FinalModel
-from scda.models.bundle import OUTLIER_QUANTILE
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
-from scda.models.index import normalised
 
 DISCOVERY = (
     "path",
@@ -52,7 +49,7 @@ def write_discovery(path: Path, final: FinalModel, target: Images) -> None:
     """Write discovery.csv: pseudo-label, prediction, distance and uncertainty of target images."""
     ids = np.array(final.class_ids, object)
     entropies = entropy(np.log(np.maximum(final.probabilities, np.finfo(np.float32).tiny)))
-    distances = _distances(final)
+    distances = final.target_distances
     ranked = np.argsort(-final.probabilities, axis=1, kind="stable")[:, :2]
     largest = np.take_along_axis(final.probabilities, ranked, axis=1)
     rows = zip(
@@ -64,7 +61,7 @@ def write_discovery(path: Path, final: FinalModel, target: Images) -> None:
         _decimals(largest[:, 0]),
         _decimals(largest[:, 0] - largest[:, 1]),
         ids[ranked[:, 1]],
-        np.where(_outliers(final, distances), "true", "false"),
+        np.where(final.outliers, "true", "false"),
         strict=True,
     )
     write_table(path, DISCOVERY, rows)
@@ -127,17 +124,6 @@ def _pseudo_labels(final: FinalModel, ids: NDArray[np.object_]) -> NDArray[np.ob
         pseudo[candidates.known] = ids[candidates.known_labels]
         pseudo[candidates.implicit] = ids[len(final.class_names) + final.discovery.implicit_labels]
     return pseudo
-
-
-def _distances(final: FinalModel) -> NDArray[np.float32]:
-    """Return the distance of every target image to every centroid, (N, C)."""
-    cosines = normalised(final.features) @ final.centroids.T
-    return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
-
-
-def _outliers(final: FinalModel, distances: NDArray[np.float32]) -> NDArray[np.bool_]:
-    radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in final.distances]
-    return np.asarray((distances > np.array(radii)).all(axis=1))
 
 
 def _decimals(values: NDArray[np.float32]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from scda.models.bundle import ClassInfo
 from scda.models.names import Names
 from scda.models.predictor import Predictor
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Trust
 from scda.serve.http.openapi import errors
 from scda.serve.http.served.switch import ModelSwitch
@@ -50,6 +51,7 @@ class ModelCard:
     schema_version: int
     status: tuple[str, ...]  # `ok`, or what training found doubtful
     trust: Trust | None  # estimate of the accuracy; None in an older bundle
+    on_target: TargetFigures | None  # to compare a stream with; None in an older bundle
     names_version: int
     classes: tuple[ClassCard, ...]  # in the order of the model's outputs
     preprocessing: dict[str, Any]  # as in the bundle
@@ -78,6 +80,7 @@ def model_card(predictor: Predictor, settings: Settings) -> ModelCard:
         schema_version=manifest.schema_version,
         status=manifest.status,
         trust=manifest.trust,
+        on_target=manifest.on_target,
         names_version=names.version,
         classes=tuple(_class_card(info, names) for info in manifest.classes),
         preprocessing=manifest.preprocessing.to_json(),

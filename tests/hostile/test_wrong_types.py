@@ -18,6 +18,7 @@ from scda.adapt.runs.folder import RunFolder, read_config
 from scda.models.bundle import read_manifest
 from scda.models.errors import GateError, ScdaError
 from scda.models.places import check_outside, training_folder
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Trust
 from scda.serve.files.target_images import open_target_images, read_target_images
 from scda.serve.review.application import Review
@@ -42,6 +43,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         root / "bundle",
         targets={"a.jpg": "red", "b.jpg": "red"},
         trust=Trust(expected_accuracy=0.9, low=0.8, high=1.0, measures={"separation": 2.5}),
+        on_target=TargetFigures(images=40, outlier_share=0.025, mean_confidence=0.9),
         class_trust={
             "discovered-000": ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=())
         },

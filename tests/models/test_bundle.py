@@ -20,6 +20,7 @@ from scda.models.bundle import (
 from scda.models.errors import GateError, ScdaError, UsageError
 from scda.models.images import read_image
 from scda.models.predictor import load_predictor
+from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Doubt, Trust
 from tests.bundles import make_bundle, picture
 
@@ -68,7 +69,8 @@ def edit(bundle: Path, change: Callable[[dict[str, Any]], object], *, sign: bool
 def trusted(folder: Path) -> Path:
     """Write a bundle with an estimate of its accuracy."""
     estimate = Trust(expected_accuracy=0.9, low=0.8, high=1.0, measures={"separation": 2.5})
-    return make_bundle(folder, trust=estimate)
+    figures = TargetFigures(images=40, outlier_share=0.025, mean_confidence=0.9)
+    return make_bundle(folder, trust=estimate, on_target=figures)
 
 
 def write(draft: Path, folder: Path, manifest: Manifest) -> Manifest:
@@ -235,6 +237,27 @@ def test_a_bundle_without_an_estimate_has_no_field_for_it(whole_bundle: Path) ->
     manifest = read_manifest(whole_bundle)
     assert manifest.trust is None
     assert "trust" not in json.loads((whole_bundle / "bundle.json").read_text())
+
+
+def test_the_figures_of_the_target_are_read_and_part_of_the_id(tmp_path: Path) -> None:
+    manifest = read_manifest(trusted(tmp_path / "bundle"))
+    assert manifest.on_target == TargetFigures(images=40, outlier_share=0.025, mean_confidence=0.9)
+    assert dataclasses.replace(manifest, on_target=None).id != manifest.id
+    bundle = make_bundle(tmp_path / "older")
+    assert read_manifest(bundle).on_target is None
+    assert "on_target" not in json.loads((bundle / "bundle.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"images": 0}, {"outlier_share": 1.5}, {"images": True}, {"x": 1}]
+)
+def test_strange_figures_of_the_target_are_refused(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    bundle = trusted(tmp_path / "bundle")
+    edit(bundle, lambda fields: fields["on_target"].update(changes))
+    with pytest.raises(GateError, match=r"^[^\n]*bundle\.json: damaged[^\n]+$"):
+        read_manifest(bundle)
 
 
 @pytest.mark.parametrize("trust", [7, [], {"low": 0.5}, {"expected_accuracy": "high"}])

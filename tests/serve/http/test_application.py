@@ -232,6 +232,7 @@ def test_the_model_says_what_it_is(app: FastAPI, predictor: Predictor) -> None:
         "queue": 64,
         "timeout_seconds": 30,
     }
+    assert model["on_target"] is None
     assert model["preprocessing"]["id"] == predictor.manifest.preprocessing.id
     assert (model["provider"], model["names_version"]) == ("cpu", 0)
 
