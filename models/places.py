@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from scda.models.bundle import MANIFEST
+from scda.models.bundle import MANIFEST, MODEL
 from scda.models.errors import UsageError
 from scda.models.files import real_path
 
@@ -92,10 +92,38 @@ def is_run(folder: Path) -> bool:
     return isinstance(fields, dict) and {"config", "data"} <= fields.keys()
 
 
+def is_bundle(folder: Path) -> bool:
+    """Return whether a folder has the bundle.json of a bundle, and not of another program."""
+    try:
+        fields = json.loads((folder / MANIFEST).read_bytes())
+    except OSError:
+        return False
+    except (ValueError, RecursionError):  # damaged, or no JSON at all
+        return (folder / MODEL).is_file()
+    return isinstance(fields, dict) and {"schema_version", "classes", "files"} <= fields.keys()
+
+
+def followed_folders(roots: Iterable[Path]) -> list[Path]:
+    """Return the places of all folders that are read in folders where links are followed.
+
+    They are those that a link leads to, at any depth; each is entered once.
+    """
+    waiting, seen, found = [real_path(root) for root in roots], set[Path](), list[Path]()
+    while waiting:
+        folder = waiting.pop()
+        if folder in seen:
+            continue
+        seen.add(folder)
+        linked = list(_linked_folders(folder))
+        found += linked
+        waiting += [*linked, *(folder / name for name in _own_folders(folder))]
+    return found
+
+
 def _check_no_part_of_run(path: Path) -> None:
     place = real_path(path.parent) / path.name
     for folder in (place, *place.parents):
-        if (folder / MANIFEST).is_file():
+        if is_bundle(folder):
             raise UsageError(f"{path}: inside the bundle {folder}; expected a place outside of it")
     for folder in place.parents:
         part = place.relative_to(folder).parts[0]
@@ -103,8 +131,15 @@ def _check_no_part_of_run(path: Path) -> None:
             raise UsageError(f"{path}: {part} is a part of the run {folder}; expected another name")
 
 
+def _own_folders(images: Path) -> Iterator[str]:
+    with suppress(OSError), os.scandir(images) as entries:
+        yield from (one.name for one in entries if one.is_dir(follow_symlinks=False))
+
+
 def _linked_folders(images: Path) -> Iterator[Path]:
     """Yield the places of the folders that are linked in a folder."""
     # What cannot be read is told where it is read. Other than a path, an entry knows its kind.
     with suppress(OSError), os.scandir(images) as entries:
-        yield from (real_path(Path(one)) for one in entries if one.is_symlink() and one.is_dir())
+        yield from (
+            real_path(Path(one)) for one in entries if one.is_symlink() and os.path.isdir(one)
+        )

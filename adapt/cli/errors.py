@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from enum import IntEnum
+from functools import partial
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -52,12 +53,19 @@ def run(app: typer.Typer) -> NoReturn:
     # The processes of torchrun stop after the same step, for which it allows them more time.
     shared = "LOCAL_RANK" in os.environ
     with nullcontext() if shared else ended_within(_GRACE_SECONDS, _say_terminated):
-        code = _exit_code(lambda: _flushed(app))
+        try:
+            code = _exit_code(lambda: _flushed(app))
+        except (KeyboardInterrupt, Terminated) as error:  # while another error was being told
+            code = _exit_code(partial(_raise, error))
         if code == ExitCode.TERMINATED and ours and not shared:
             # All is cleaned up. To take down what libraries loaded lasts seconds on a busy
             # machine, while no other thread can run.
             os._exit(code)
     sys.exit(code)
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 def _flushed(app: typer.Typer) -> int:
@@ -95,6 +103,8 @@ def _exit_code(command: Callable[[], int]) -> int:
 
 
 def _terminate(number: int, frame: Any) -> None:
+    for further in (signal.SIGTERM, signal.SIGINT):  # must not interrupt the cleaning up
+        signal.signal(further, signal.SIG_IGN)
     raise Terminated
 
 

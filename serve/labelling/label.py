@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import DataError, UsageError
-from scda.models.places import training_folder
+from scda.models.places import followed_folders, training_folder
 from scda.models.predictor import Predictor
 from scda.serve.labelling.file_lists import ListedFiles, open_files
 from scda.serve.labelling.formats.rows import LabellingInfo, Row
@@ -78,8 +78,8 @@ def label(
     check_options(predictor, options, batch_size, workers)
     found = expand_patterns(inputs, selection)
     run = predictor.manifest.run
-    linked = [*training_folder(run, "source"), *(found if selection.follow_links else [])]
-    check_outputs(outs, options, [*found, *training_folder(run, "target")], linked, resume=resume)
+    read = [*found, *_followed(found, selection), *training_folder(run, "target")]
+    check_outputs(outs, options, read, training_folder(run, "source"), resume=resume)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = _count(files, inputs or [files_from])
         skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
@@ -148,6 +148,11 @@ def label_rows(
     size = batch_size or BATCH_SIZE[predictor.session.provider]
     processes = _processes(workers, _count(files, inputs), size)
     return _streamed(predictor, files, processes, options, size)
+
+
+def _followed(found: Sequence[Path], selection: FileSelection) -> list[Path]:
+    """Return the folders that are read through links in the inputs."""
+    return followed_folders(found) if selection.follow_links and selection.recursive else []
 
 
 def _streamed(
@@ -222,8 +227,7 @@ def check_places(
         UsageError: If an input or output is missing or wrong, or inputs overlap.
     """
     found = expand_patterns(inputs, selection)
-    linked = found if selection.follow_links else ()
-    check_outputs(outs, options, found, linked, resume=resume)
+    check_outputs(outs, options, [*found, *_followed(found, selection)], resume=resume)
     if files_from is None and inputs:
         find_local_files(inputs, (), selection)
 

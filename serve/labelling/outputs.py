@@ -93,8 +93,9 @@ def check_outputs(
     Args:
         outs: As in `write_rows`.
         options: Further outputs.
-        inputs: Files and folders to label, patterns expanded, and the target of training.
-        linked: The source of training, and what is labelled with the folders linked in it.
+        inputs: Files and folders to label, patterns expanded, the folders that are read through
+            links in them, and the target of training.
+        linked: The source of training, whose class folders may be links.
         resume: Whether to continue a labelling that was stopped.
 
     Raises:

@@ -38,7 +38,7 @@ def check_sort(
         mode: One of copy, hardlink and symlink.
         inputs: Files and folders that must not hold it: those to label, and the target of
             training, which would be read with it the next time.
-        linked: The same, where linked folders are read, too: the source of training.
+        linked: The same, where the folders linked in them are read, too: the source of training.
         resumed: Whether a killed labelling may have sorted files into it.
 
     Raises:

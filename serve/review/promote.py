@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,11 +68,6 @@ class _Image:
         """The file of the image."""
         return self.root / self.path
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether the file has another content than at the training."""
-        return bool(self.sha256) and file_sha256(self.file) != self.sha256
-
 
 def promote(
     bundle: Path,
@@ -92,7 +88,9 @@ def promote(
         bundle: Folder of a bundle with neighbours, which hold the class of every target image.
         out: New folder; it is written completely or not at all.
         target: Folder of the target images; the folder used for training if None.
-        source: Class folders whose images are added, under the current names of their classes.
+        source: Class folders whose images are added, under the current names of their classes. Any
+            content is taken: a person labelled it, while a target image has a prediction, which
+            holds for the content of the training alone.
         min_confidence: Lowest confidence of a promoted target image, 0 to 1.
         mode: How to place a file: copy, hardlink or symlink.
         on_progress: Called with the number of placed images and of all images.
@@ -114,16 +112,22 @@ def promote(
     reviewed = [image for image in images if image.class_id in labels]
     sure = [image for image in reviewed if image.confidence >= min_confidence]
     found = [image for image in sure if image.file.is_file()]
-    there = [image for image in found if not image.has_changed]
-    if not there:
-        raise DataError(
-            f"none of the {len(images)} target images can be promoted: {len(reviewed)} have a "
-            f"known or named class, {len(sure)} of these a confidence of at least "
-            f"{min_confidence}, {len(found)} of these are in the target folder, and 0 of these "
-            "have the content that they had at the training"
-        )
-    taken = there + (list(_of_source(source, manifest, names)) if source else [])
-    _write(out, taken, labels, mode, on_progress)
+    added = list(_of_source(source, manifest, names)) if source else []
+    with atomic_folder(out, replace=False) as draft:
+        placer, taken = _Placer(draft, out, labels, mode), list[_Image]()
+        for done, image in enumerate([*found, *added], 1):
+            if placer.place(image):
+                taken.append(image)
+            on_progress(done, len(found) + len(added))
+        there = [image for image in taken if image.origin == "target"]
+        if not there:
+            raise DataError(
+                f"none of the {len(images)} target images can be promoted: {len(reviewed)} have a "
+                f"known or named class, {len(sure)} of these a confidence of at least "
+                f"{min_confidence}, {len(found)} of these are in the target folder, and 0 of these "
+                "have the content that they had at the training"
+            )
+        placer.finish()
     return Promotion(
         counts=by_label(Counter((image.class_id, labels[image.class_id]) for image in taken)),
         unnamed=len(images) - len(reviewed),
@@ -179,25 +183,39 @@ def _of_source(source: Path, manifest: Manifest, names: Names) -> Iterator[_Imag
             yield _Image("source", source, path.relative_to(source).as_posix(), class_id, 1.0)
 
 
-def _write(
-    out: Path,
-    images: list[_Image],
-    labels: dict[str, str],
-    mode: str,
-    on_progress: Callable[[int, int], None],
-) -> None:
-    folders = folder_names(labels, reserved=(ROWS,))
-    table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(COLUMNS)
-    with atomic_folder(out, replace=False) as draft:
-        placer = ClassFolders(draft, mode, shown=out)
-        for done, image in enumerate(images, 1):
-            label = labels[image.class_id]
-            place = placer.place(image.file, folders[image.class_id])
-            sure = f"{image.confidence:.6f}"
-            writer.writerow(
-                (place.as_posix(), image.origin, image.path, image.class_id, label, sure)
+class _Placer:
+    """Places images in the folders of their classes, and keeps the rows of the manifest."""
+
+    def __init__(self, draft: Path, out: Path, labels: dict[str, str], mode: str) -> None:
+        self._draft, self._labels = draft, labels
+        self._folders = folder_names(labels, reserved=(ROWS,))
+        self._placer = ClassFolders(draft, mode, shown=out)
+        self._table = io.StringIO(newline="")
+        self._rows = csv.writer(self._table)
+        self._rows.writerow(COLUMNS)
+
+    def place(self, image: _Image) -> bool:
+        """Copy or link an image; return whether it still has the content of the training."""
+        place = self._placer.place(image.file, self._folders[image.class_id])
+        # The copy is compared, not the original, which may change before it is copied.
+        if image.sha256 and file_sha256(self._draft / place) != image.sha256:
+            (self._draft / place).unlink()
+            return False
+        self._rows.writerow(
+            (
+                place.as_posix(),
+                image.origin,
+                image.path,
+                image.class_id,
+                self._labels[image.class_id],
+                f"{image.confidence:.6f}",
             )
-            on_progress(done, len(images))
-        (draft / ROWS).write_bytes(table.getvalue().encode("utf-8", "surrogateescape"))
+        )
+        return True
+
+    def finish(self) -> None:
+        """Write the manifest, and remove the folders of classes without an image."""
+        for folder in visible_folders(self._draft):
+            with suppress(OSError):
+                (self._draft / folder).rmdir()
+        (self._draft / ROWS).write_bytes(self._table.getvalue().encode("utf-8", "surrogateescape"))

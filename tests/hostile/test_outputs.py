@@ -15,9 +15,10 @@ from scda.models.bundle import checksums
 from scda.models.errors import UsageError
 from scda.models.places import RUN_FILES, check_outside, check_replaceable
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.labelling.label import label
+from scda.serve.labelling.label import check_places, label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray.validation import check_output, check_summary
+from scda.serve.labelling.sources import FileSelection
 from scda.serve.review.promote import promote
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
@@ -234,3 +235,43 @@ def test_a_device_is_never_replaced(predictor: Predictor, tmp_path: Path) -> Non
         pytest.skip("this container makes no devices")
     with pytest.raises(UsageError, match="is no regular file"):
         label(predictor, [tmp_path / "photos"], ["-"], options=Options(summary=summary))
+
+
+def test_a_bundle_json_of_another_program_refuses_nothing(tmp_path: Path) -> None:
+    for text in ("{}", '{"version": 1}', "[]", "not JSON", '{"id": "x", "classes": []}'):
+        (tmp_path / "bundle.json").write_text(text)
+        check_outside(tmp_path / "app" / "sorted", [])
+        check_replaceable(tmp_path / "labels.csv", {b"path": b""})
+
+
+@pytest.mark.parametrize("text", [None, "cut off {"])
+def test_a_bundle_is_one_also_when_it_is_damaged(
+    run: Path, tmp_path: Path, text: str | None
+) -> None:
+    if text:
+        (run / "bundle" / "bundle.json").write_text(text)
+    with pytest.raises(UsageError, match="inside the bundle"):
+        check_outside(run / "bundle" / "sorted", [])
+
+
+@pytest.mark.parametrize("link", ["photos/link", "photos/deep/er/link"])
+@pytest.mark.parametrize("below", ["", "further/link"])
+def test_nothing_is_sorted_into_what_is_read_through_a_link(
+    predictor: Predictor, tmp_path: Path, link: str, below: str
+) -> None:
+    first, last = tmp_path / "first", tmp_path / "last"
+    for folder in (first, last, (tmp_path / link).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / link).symlink_to(first)
+    (last / "back").symlink_to(tmp_path / "photos")  # leads in a circle
+    if below:
+        (first / below).parent.mkdir()
+        (first / below).symlink_to(last)
+    place = (last if below else first) / "sorted"
+    options, selection = Options(sort_into=place), FileSelection(follow_links=True)
+    with pytest.raises(UsageError, match=f"{place}: inside .*; expected a folder outside"):
+        label(predictor, [tmp_path / "photos"], [], options=options, selection=selection)
+    with pytest.raises(UsageError, match=f"{place}: inside .*; expected a folder outside"):
+        check_places([tmp_path / "photos"], [], options, selection, None)
+    assert not place.exists()
+    label(predictor, [tmp_path / "photos"], [], options=options)  # without following links

@@ -1,4 +1,5 @@
 import csv
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from scda.models.errors import DataError, GateError, UsageError
+from scda.serve.files.class_folders import ClassFolders
+from scda.serve.files.target_images import TargetImage
 from scda.serve.review.promote import Promotion, promote
 from tests.bundles import make_bundle, picture
 
@@ -183,3 +186,35 @@ def test_a_bundle_without_neighbours_is_told(bundle: Path, tmp_path: Path) -> No
     (bundle / "neighbours.parquet").unlink()
     with pytest.raises(GateError, match=r"no neighbours\.parquet"):
         promote(bundle, tmp_path / "out")
+
+
+@pytest.mark.parametrize("mode", ["copy", "hardlink", "symlink"])
+def test_what_changes_while_it_is_copied_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    target, out = tmp_path / "photos", tmp_path / "out"
+    target.mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        (target / name).write_bytes(picture("red"))
+    folder = make_bundle(tmp_path / "whole", targets={"a.jpg": "red", "b.jpg": "red"})
+    say(folder, labels={"discovered-000": "x"})
+    digest = hashlib.sha256(picture("red")).hexdigest()
+    images = [TargetImage(name, "discovered-000", 0.9, digest) for name in ("a.jpg", "b.jpg")]
+    monkeypatch.setattr("scda.serve.review.promote.read_target_images", lambda bundle: images)
+    whole = ClassFolders.place
+
+    def place(self: ClassFolders, file: Path, folder: str) -> Path:
+        if file.name in changing:
+            file.write_bytes(picture("blue"))
+        return whole(self, file, folder)
+
+    monkeypatch.setattr(ClassFolders, "place", place)
+    changing = {"b.jpg"}
+    promotion = promote(folder, out, target=target, mode=mode)
+    assert (promotion.counts, promotion.changed) == ({"x": 1}, 1)
+    assert placed(out) == ["x/a.jpg"]
+    assert "b.jpg" not in (out / "manifest.csv").read_text()
+    changing = {"a.jpg", "b.jpg"}
+    with pytest.raises(DataError, match=r"0 of these have the content"):
+        promote(folder, tmp_path / "none", target=target, mode=mode)
+    assert not (tmp_path / "none").exists()
