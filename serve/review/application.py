@@ -87,10 +87,11 @@ def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -
         target: Folder of the target images; the folder used for training if None.
 
     Raises:
-        GateError: If the bundle is damaged.
+        GateError: If the bundle or its names.json is damaged, or the names are another model's.
     """
     manifest = read_manifest(bundle)
     review = Review(bundle, manifest, open_target_images(bundle, manifest, target))
+    review.names()  # those of another model are refused before anybody edits them
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(ReviewMiddleware, token=token)
     _shape_errors(app, review)
