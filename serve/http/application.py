@@ -11,9 +11,11 @@ from fastapi.responses import JSONResponse, Response
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
 from scda.serve.http.bodies.uploads import read_image_bytes, read_images
+from scda.serve.http.cors import allow_origins
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
 from scda.serve.http.exemplar_route import serve_exemplars
 from scda.serve.http.inference_queue import InferenceQueue
+from scda.serve.http.keys import Keys
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.middleware import RequestMiddleware
 from scda.serve.http.model_card import serve_model_card
@@ -60,6 +62,7 @@ def create_app(
         reload: Switches every worker of the server; with a key, clients can ask for it.
 
     Raises:
+        UsageError: If the file of keys cannot be used.
         GateError: If the exemplars or neighbours of the bundle are damaged or do not match it.
     """
     app = FastAPI(
@@ -80,7 +83,9 @@ def create_app(
     )
     _serve_metrics(app, models, metrics)
     public = {*PUBLIC, *HEALTH, *([METRICS] if settings.public_metrics else [])}
-    app.add_middleware(RequestMiddleware, api_key=settings.api_key, metrics=metrics, public=public)
+    keys = Keys(settings.api_key, settings.api_keys_file)
+    app.add_middleware(RequestMiddleware, keys=keys, metrics=metrics, public=public)
+    allow_origins(app, settings.cors_origins)
     shape_errors(app)
     queue = InferenceQueue(models, settings, metrics)
     _serve_predictions(app, queue)
@@ -88,7 +93,7 @@ def create_app(
     serve_open_inference(app, queue)
     serve_model_card(app, models, settings)
     serve_exemplars(app, models)
-    if reload and settings.api_key:
+    if reload and keys.needed:
         serve_reload(app, models, reload)
     serve_page(app)
     return app

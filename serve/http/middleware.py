@@ -1,6 +1,5 @@
 """The middleware of every request: request id, API key, timing, security headers."""
 
-import hmac
 import logging
 import time
 from collections.abc import Collection
@@ -10,6 +9,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scda.serve.http.errors import refuse
+from scda.serve.http.keys import Keys
 from scda.serve.http.metrics import Metrics
 from scda.serve.web.headers import with_headers
 
@@ -20,18 +20,18 @@ class RequestMiddleware:
     """Identifies, authorizes and times requests; BentoML's health routes do not pass here."""
 
     def __init__(
-        self, app: ASGIApp, *, api_key: str, metrics: Metrics, public: Collection[str] = ()
+        self, app: ASGIApp, *, keys: Keys, metrics: Metrics, public: Collection[str] = ()
     ) -> None:
         """Wrap an application.
 
         Args:
             app: The application behind the middleware.
-            api_key: The key that requests must show; empty if none is needed.
+            keys: The keys of which requests must show one.
             metrics: Counts every answer.
             public: Paths that need no key.
         """
         self.app = app
-        self._key, self._metrics, self._public = api_key.encode(), metrics, public
+        self._keys, self._metrics, self._public = keys, metrics, public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; answer 401 without the key, 500 after an unexpected exception."""
@@ -71,9 +71,8 @@ class RequestMiddleware:
             await app(scope, receive, answer)
 
     def _may_pass(self, request: Request) -> bool:
-        if not self._key or request.scope["path"] in self._public:
+        if not self._keys.needed or request.scope["path"] in self._public:
             return True
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        # Headers arrive as Latin-1. A comparison in constant time does not leak the key.
-        shown = key.strip().encode("latin-1")
-        return scheme.lower() == "bearer" and hmac.compare_digest(shown, self._key)
+        shown = key.strip().encode("latin-1")  # as headers arrive
+        return scheme.lower() == "bearer" and self._keys.accept(shown)

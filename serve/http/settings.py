@@ -1,5 +1,6 @@
 """The settings of a server, from environment variables; read once when it starts."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
 from scda.models.limits import MAX_BYTES, MAX_PIXELS
 
+_ORIGIN = re.compile(r"https?://[^\s/?#@]+")
 _MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
 
 
@@ -18,6 +20,8 @@ class Settings:
     bundle: Path  # SCDA_BUNDLE: folder of a bundle or a run; required
     model_id: str = ""  # SCDA_MODEL_ID: id that its model must have; empty: any
     api_key: str = ""  # SCDA_API_KEY: key for `Authorization: Bearer KEY`; empty: none needed
+    api_keys_file: Path | None = None  # SCDA_API_KEYS_FILE: further keys, one a line
+    cors_origins: tuple[str, ...] = ()  # SCDA_CORS_ORIGINS: whose pages may call; *: any
     public_metrics: bool = False  # SCDA_PUBLIC_METRICS: 1 opens /metrics without the key
     max_bytes: int = MAX_BYTES  # SCDA_MAX_BYTES: of one image, and of all images of a request
     max_pixels: int = MAX_PIXELS  # SCDA_MAX_PIXELS: width x height of an image
@@ -49,6 +53,8 @@ class Settings:
             bundle=Path(bundle),
             model_id=environment.get("SCDA_MODEL_ID", ""),
             api_key=_key(environment),
+            api_keys_file=_path(environment, "SCDA_API_KEYS_FILE"),
+            cors_origins=_origins(environment),
             public_metrics=_flag(environment, "SCDA_PUBLIC_METRICS"),
             max_bytes=_count(environment, "SCDA_MAX_BYTES", cls.max_bytes),
             max_pixels=_count(environment, "SCDA_MAX_PIXELS", cls.max_pixels),
@@ -66,6 +72,23 @@ def _key(environment: Mapping[str, str]) -> str:
     if key and not key.strip():
         raise UsageError("SCDA_API_KEY is blank; set it to a key, or unset it to need none")
     return key.strip()  # a secret read from a file may end in a newline
+
+
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    text = environment.get(name)
+    return Path(text) if text else None
+
+
+def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
+    text = environment.get("SCDA_CORS_ORIGINS", "")
+    origins = tuple(origin for part in text.split(",") if (origin := part.strip()))
+    for origin in origins:
+        if origin != "*" and not _ORIGIN.fullmatch(origin):
+            raise UsageError(
+                f"SCDA_CORS_ORIGINS has {origin!r}; expected addresses like "
+                "https://shop.example:8080 without a path, separated by commas, or *"
+            )
+    return origins
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

@@ -26,6 +26,8 @@ def test_every_variable_is_read() -> None:
         {
             "SCDA_BUNDLE": "b",
             "SCDA_API_KEY": "key",
+            "SCDA_API_KEYS_FILE": "keys",
+            "SCDA_CORS_ORIGINS": "https://a.example, http://b.example:8080,",
             "SCDA_PUBLIC_METRICS": "1",
             "SCDA_MAX_BYTES": "1",
             "SCDA_MAX_PIXELS": "2",
@@ -40,6 +42,8 @@ def test_every_variable_is_read() -> None:
     assert settings == Settings(
         bundle=Path("b"),
         api_key="key",
+        api_keys_file=Path("keys"),
+        cors_origins=("https://a.example", "http://b.example:8080"),
         public_metrics=True,
         max_bytes=1,
         max_pixels=2,
@@ -56,6 +60,12 @@ def test_every_variable_is_read() -> None:
 def test_a_wrong_number_is_named(value: str) -> None:
     with pytest.raises(UsageError, match=r"SCDA_QUEUE is .*; expected a whole number, 1 or more"):
         Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_QUEUE": value})
+
+
+@pytest.mark.parametrize("value", ["a.example", "https://a.example/", "null", "https://", "a b"])
+def test_an_origin_is_an_address_without_a_path(value: str) -> None:
+    with pytest.raises(UsageError, match=r"SCDA_CORS_ORIGINS has .*; expected addresses like"):
+        Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_CORS_ORIGINS": value})
 
 
 def test_a_flag_is_0_or_1() -> None:
