@@ -11,6 +11,7 @@ from types import ModuleType
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ScdaError, UsageError
 from scda.models.session import PROVIDERS
+from scda.serve.labelling.ray.task_errors import carried_error
 
 _ANSWER_SECONDS = 10
 # Ray reads these when it is imported; values set by the user are kept.
@@ -38,9 +39,8 @@ def ray_cluster() -> Iterator[ModuleType]:
         with _context(ray):
             yield ray
     except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, ScdaError):  # of a task
-            raise cause from error
+        if carried := carried_error(getattr(error, "cause", None)):
+            raise carried from error
         last = str(error).strip().splitlines()[-1]
         advice = "rerun with --resume to continue"
         raise ScdaError(f"Ray failed: {type(error).__name__}: {last}; {advice}") from error
@@ -136,6 +136,7 @@ def _connect(ray: ModuleType, address: str | None) -> None:
 def _context(ray: ModuleType) -> Iterator[None]:
     context = ray.data.DataContext.get_current().copy()
     context.enable_progress_bars = False
+    context.raise_original_map_exception = True  # else Ray keeps only its text
     context.target_max_block_size = 1  # each table of a stage is a block: they leave it one by one
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     with ray.data.DataContext.current(context):

@@ -4,9 +4,12 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
 
 from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
@@ -25,6 +28,7 @@ from scda.serve.labelling.ray.cluster import (
 from scda.serve.labelling.ray.counting import counted
 from scda.serve.labelling.ray.listing import Source, files_have_changed, list_parts
 from scda.serve.labelling.ray.parts import COUNTED, PartsFolder
+from scda.serve.labelling.ray.task_errors import carried_errors
 from scda.serve.labelling.ray.validation import check_output, check_summary, find_sources
 from scda.serve.labelling.ray.worker import PartLabeller, WorkerPlan, read_bundle_files
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, LocalFiles
@@ -141,12 +145,13 @@ def _labelled(
     """Yield each part with its numbers of files per class id and per error code, in no order."""
     numbers = ray.data.from_items(list(range(len(sources))), override_num_blocks=len(sources))
     parts = numbers.map_batches(
-        list_parts,
+        _listed,
         fn_kwargs={
             "sources": sources,
             "here": os.getcwd(),
             "batch_size": plan.batch_size,
             "written": written,
+            "job_key": plan.folder.job_key,
         },
         batch_size=1,
         num_cpus=0,  # with all CPUs held by workers it would never start
@@ -166,6 +171,11 @@ def _labelled(
         for row in block.to_pylist():
             classes, errors = (Counter(json.loads(row[name])) for name in COUNTED)
             yield row["part"], classes, errors
+
+
+def _listed(batch: Mapping[str, Iterable[int]], **given: Any) -> Iterator[pa.Table]:
+    with carried_errors():
+        yield from list_parts(batch, **given)
 
 
 def _job(

@@ -57,6 +57,7 @@ def list_parts(
     here: str,
     batch_size: int,
     written: frozenset[str],
+    job_key: bytes,
 ) -> Iterator[pa.Table]:
     """Yield the parts of sources, each as a table of one row.
 
@@ -66,6 +67,7 @@ def list_parts(
         here: Folder that relative paths refer to; unused if there are none.
         batch_size: Number of files per call of the model. A part ends with a batch.
         written: Names of parts that exist already.
+        job_key: Bytes that differ between jobs, at most 64.
 
     Raises:
         UsageError: If a part that exists already has other files.
@@ -79,7 +81,7 @@ def list_parts(
                 if not (chunk := list(islice(files, size))):
                     break
                 names = [os.fsencode(name) for name, _ in chunk]
-                part = _part_name(number, index, names)
+                part = _part_name(number, index, names, job_key)
                 if part not in written and _key(part) in keys:
                     raise files_have_changed(f"up to {chunk[-1][0]}")
                 places = [os.fsencode(_absolute(str(file), here)) for _, file in chunk]
@@ -106,9 +108,9 @@ def files_have_changed(which: str) -> UsageError:
     )
 
 
-def _part_name(source: int, index: int, names: Sequence[bytes]) -> str:
-    """Return the name of a part, which tells its place and its files."""
-    digest = blake2b(b"\0".join(names), digest_size=8).hexdigest()
+def _part_name(source: int, index: int, names: Sequence[bytes], job_key: bytes) -> str:
+    """Return the name of a part, which tells its place, its files and its job."""
+    digest = blake2b(b"\0".join(names), digest_size=8, key=job_key).hexdigest()
     return f"part-{source:04d}-{index:07d}-{digest}.parquet"
 
 

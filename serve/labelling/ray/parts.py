@@ -1,17 +1,20 @@
 """The output of a labelling on Ray: one folder or URI of Parquet parts.
 
-A part is a function of its files and of the job. Whoever writes it a second time, such as a task
-that is repeated on another machine, replaces it with the same rows.
+A part is a function of its files and of the job, and its name tells both. Whoever writes it a
+second time, such as a task that is repeated on another machine, replaces it with the same rows.
 
-Two drivers with different jobs may start on one folder before it has a part; the job that is
-recorded last keeps it. A writer looks for its job after it wrote a part, and a driver for parts
-after it recorded its job: at least one of them sees the other, and stops.
+Two drivers may start on one folder; the one that is recorded last keeps it. A writer looks for its
+driver before and after it writes a part, and a driver looks for parts after it is recorded: at
+least one of them sees the other. The earlier one stops. Its part stays if it is of the same job,
+as it is what the other one would write, and is taken back otherwise.
 """
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from hashlib import blake2b
+from secrets import token_hex
 from socket import gethostname
 from typing import Any, BinaryIO
 
@@ -19,15 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import ArrowException
-from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from scda.models.errors import UsageError
-from scda.models.files import TEMPORARY, write_atomically
 from scda.serve.labelling.journal import Job, check_same_job, find_difference
-from scda.serve.labelling.object_stores import file_system_of
+from scda.serve.labelling.ray.output_folder import OutputFolder
 
 SUCCESS = "_SUCCESS"  # empty object: every part is written; readers of Parquet skip it
-JOB = "_job.json"  # the job, for --resume
+JOB = "_job.json"  # the job, for --resume, and the driver that works on it
+DRIVER = "driver"  # the last property of the record; rows do not depend on it
 
 PartCounts = dict[str, dict[str, int]]  # column → value → number of rows
 COUNTED = ["class_id", "error_code"]
@@ -39,7 +41,14 @@ class PartsFolder:
     def __init__(self, out: str) -> None:
         """Take a path or URI; nothing is written yet."""
         self.out = out
-        self._job: Job = {}  # from `writing` on; other machines get it with this object
+        self._folder = OutputFolder(out)
+        self._record: Job = {}  # from `writing` on; other machines get it with this object
+
+    @property
+    def job_key(self) -> bytes:
+        """Return bytes that differ between jobs, for the names of parts."""
+        job = {name: value for name, value in self._record.items() if name != DRIVER}
+        return blake2b(json.dumps(job, sort_keys=True).encode(), digest_size=16).digest()
 
     def check(self, *, resume: bool) -> None:
         """Check that it is new or empty, or holds parts of a labelling that is resumed.
@@ -47,7 +56,7 @@ class PartsFolder:
         Raises:
             UsageError: If it is not.
         """
-        names = self._names()
+        names = self._folder.names()
         if not names - {JOB}:
             return
         if JOB not in names:
@@ -67,160 +76,116 @@ class PartsFolder:
         Raises:
             UsageError: If the job differs from the earlier one, or cannot be written.
         """
-        self._job = json.loads(json.dumps(job))
-        parts = self._parts()
-        if parts:
-            check_same_job(self.out, self._recorded(), job, "pass another --out to start again")
-        else:
-            self._start()
-        if SUCCESS in self._names():
-            self._delete(SUCCESS)
+        # Processes on two machines can have one number.
+        driver = f"process {os.getpid()} on {gethostname()} ({token_hex(4)})"
+        self._record = json.loads(json.dumps({**job, DRIVER: driver}))
+        parts = self._take_over(job)
+        if SUCCESS in self._folder.names():
+            self._folder.delete(SUCCESS)
         try:
             yield parts
         except BaseException:
-            with suppress(UsageError):
-                if not self._names() - {JOB} and self._recorded() == self._job:
-                    self._remove()
+            with suppress(UsageError, OSError):
+                if not self._folder.names() - {JOB} and self._recorded() == self._record:
+                    self._folder.delete(JOB)
+                    self._folder.remove()
             raise
 
     def check_ours(self) -> None:
-        """Check that this machine sees what the driver wrote, and that the job is still its own.
+        """Check that this machine sees what the driver wrote, and that no other driver took over.
 
         Raises:
-            UsageError: If it does not, or another driver has recorded a different job.
+            UsageError: If it does not, or another driver is recorded.
         """
-        found = self._recorded()
-        if found is None:
-            raise UsageError(
-                f"{self.out}: the machine {gethostname()} does not see this folder; expected a "
-                "folder that all machines share, or a URI"
-            )
-        if difference := find_difference(found, self._job):
-            name, there, ours = difference
-            raise UsageError(
-                f"{self.out}: another labelling writes to this folder: {name} in {JOB} is "
-                f"{there!r}, expected {ours!r}; pass another --out"
-            )
+        if difference := self._find_other():
+            raise self._taken(*difference)
 
     def finish(self, parts: Iterable[str]) -> None:
         """Write `SUCCESS`, after removing what killed workers left.
 
         Raises:
-            UsageError: If a part is missing, or another driver has recorded a different job.
+            UsageError: If a part is missing or of another labelling, or another driver is recorded.
         """
         self.check_ours()
-        if missing := set(parts) - self._names():
+        expected, found = set(parts), self._parts()
+        if missing := expected - found:
             raise UsageError(
                 f"{self.out}: {len(missing)} parts that were written are missing, such as "
                 f"{min(missing)}; rerun with --resume to write them again"
             )
-        if self._is_local:
-            for left in Path(self._path).glob(f"{TEMPORARY}*"):
-                left.unlink(missing_ok=True)
-        self._put(SUCCESS, b"")
+        if others := found - expected:
+            raise UsageError(
+                f"{self.out}: found {min(others)}, which another labelling wrote meanwhile; "
+                "expected no other parts; remove it, and rerun with --resume"
+            )
+        self._folder.remove_left_behind()
+        self._folder.put(SUCCESS, b"")
 
     def write(self, name: str, data: bytes) -> None:
         """Write a part that is never seen half-written.
 
         Raises:
-            UsageError: If another driver has recorded a different job; the part is not left.
+            UsageError: If another driver is recorded; a part of another job is not left.
         """
         self.check_ours()
-        self._put(name, data)
-        try:
-            self.check_ours()
-        except UsageError:
-            self._delete(name)
-            raise
+        self._folder.put(name, data)
+        if difference := self._find_other():
+            if difference[0] != DRIVER:
+                self._folder.delete(name)
+            raise self._taken(*difference)
 
     def counts(self, part: str) -> PartCounts | None:
         """Return the counts of a part, or None if it is not there or not whole."""
-        path = f"{self._path}/{part}"
-        try:
-            if self._system.get_file_info(path).type != FileType.File:
-                return None
-            with self._system.open_input_file(path) as file:
-                return count_rows(file)
-        except (OSError, ArrowException):
-            return None
-
-    @property
-    def _is_local(self) -> bool:
-        return bool(self._system.type_name == "local")
-
-    @property
-    def _system(self) -> FileSystem:
-        return file_system_of(self.out)[0]
-
-    @property
-    def _path(self) -> str:
-        return file_system_of(self.out)[1]
-
-    def _names(self) -> set[str]:
-        """Return the names in the folder, without unfinished files."""
-        selector = FileSelector(self._path, allow_not_found=True)
-        names = {entry.base_name for entry in self._system.get_file_info(selector)}
-        return {name for name in names if name and not name.startswith(TEMPORARY)}
+        with suppress(OSError, ArrowException), self._folder.open(part) as file:
+            return count_rows(file) if file else None
+        return None
 
     def _parts(self) -> frozenset[str]:
-        return frozenset(name for name in self._names() if name.endswith(".parquet"))
+        return frozenset(name for name in self._folder.names() if name.endswith(".parquet"))
 
-    def _start(self) -> None:
-        """Record the job in a folder without parts."""
+    def _take_over(self, job: Job) -> frozenset[str]:
+        """Record this driver, and return the parts that are there."""
         earlier = self._recorded()
-        if earlier == self._job:
-            return
-        try:
-            if self._is_local:  # an object store has no folders
-                self._system.create_dir(self._path, recursive=True)
-            self._put_job(self._job)
-            parts = self._parts()
-            if parts:  # they are of the job that was there
-                self._put_job(earlier) if earlier else self._delete(JOB)
-        except (OSError, ArrowException) as error:
-            raise UsageError(f"{self.out}: cannot write: {error}") from None
-        if parts:
+        if self._parts():
+            check_same_job(self.out, earlier, job, "pass another --out to start again")
+        self._folder.create()
+        self._put_record(self._record)
+        parts = self._parts()
+        if parts and find_difference(earlier, job):  # written meanwhile, by another driver
+            self._put_record(earlier) if earlier else self._folder.delete(JOB)
             raise UsageError(
                 f"{self.out}: another labelling writes to this folder: found {min(parts)}, "
                 "expected no parts; pass another --out"
             )
+        return parts
 
     def _recorded(self) -> Any:
         """Return the job in the folder: None if there is none, empty if it is damaged."""
-        try:
-            with self._system.open_input_file(f"{self._path}/{JOB}") as file:
-                return json.loads(file.read())
-        except FileNotFoundError:
-            return None
-        except ValueError:  # of JSON and of Arrow
-            return {}
-        except (OSError, ArrowException) as error:
-            raise UsageError(f"{self.out}: cannot read {JOB}: {error}") from None
+        return self._folder.read_json(JOB)
 
-    def _put_job(self, job: Any) -> None:
-        self._put(JOB, json.dumps(job, indent=1).encode() + b"\n")
+    def _put_record(self, record: Any) -> None:
+        self._folder.put(JOB, json.dumps(record, indent=1).encode() + b"\n")
 
-    def _put(self, name: str, data: bytes) -> None:
-        """Write a file as a whole, which object stores always do."""
-        if self._is_local:
-            write_atomically(Path(self._path, name), data)
-            return
-        with self._system.open_output_stream(f"{self._path}/{name}") as file:
-            file.write(data)
+    def _find_other(self) -> tuple[str, Any, Any] | None:
+        """Return what differs in the record, as in `find_difference`."""
+        found = self._recorded()
+        if found is None:
+            raise UsageError(
+                f"{self.out}: the machine {gethostname()} finds no {JOB} here; expected a folder "
+                "that all machines share, or a URI"
+            )
+        return find_difference(found, self._record)
 
-    def _delete(self, name: str) -> None:
-        try:
-            self._system.delete_file(f"{self._path}/{name}")
-        except FileNotFoundError:  # another driver was faster
-            return
-        except (OSError, ArrowException) as error:
-            raise UsageError(f"{self.out}: cannot remove {name}: {error}") from None
-
-    def _remove(self) -> None:
-        with suppress(OSError):
-            self._delete(JOB)
-            if self._is_local:
-                Path(self._path).rmdir()
+    def _taken(self, name: str, there: Any, ours: Any) -> UsageError:
+        if name == DRIVER:
+            return UsageError(
+                f"{self.out}: the same labelling was started again and continues there: {there} "
+                f"in {JOB}; expected {ours}; stop one of the two"
+            )
+        return UsageError(
+            f"{self.out}: another labelling writes to this folder: {name} in {JOB} is "
+            f"{there!r}, expected {ours!r}; pass another --out"
+        )
 
 
 def count_rows(part: BinaryIO) -> PartCounts:

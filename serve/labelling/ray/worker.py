@@ -19,6 +19,7 @@ from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.pipeline import in_order, running_batches
 from scda.serve.labelling.ray.attempts import Attempt, check_attempt, rows_one_by_one
 from scda.serve.labelling.ray.parts import PartCounts, PartsFolder, count_rows
+from scda.serve.labelling.ray.task_errors import carried_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class PartLabeller:
             running_batches(self._predictor, plan.decoders, plan.options, at_once=1)
         )
 
+    @carried_errors()
     def __call__(self, batch: pa.Table) -> pa.Table:
         """Return the counts of a part, from its rows if an earlier attempt wrote them."""
         self._plan.folder.check_ours()

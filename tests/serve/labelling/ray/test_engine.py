@@ -19,7 +19,7 @@ from scda.models.predictor import Predictor, load_predictor
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
-from scda.serve.labelling.ray.attempts import MOST_DEATHS
+from scda.serve.labelling.ray.attempts import MOST_DEATHS, Attempt
 from scda.serve.labelling.ray.cluster import cpus_per_gpu, ray_cluster, use_gpus
 from scda.serve.labelling.ray.engine import label_on_ray
 from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartCounts
@@ -149,7 +149,9 @@ def test_too_many_errors_stop_it_and_resuming_continues(
     assert (again.resumed, again.labels, again.errors) == (44, summary.labels, summary.errors)
     (photos / "new.jpg").write_bytes(picture("red"))
     try:
-        with pytest.raises(UsageError, match=r"cannot resume: the files up to .* have changed"):
+        with pytest.raises(
+            UsageError, match=r"files up to .* have changed; pass another --out to start again$"
+        ):
             label_on_ray(predictor, [str(photos)], [str(out)], resume=True, **given)
     finally:
         (photos / "new.jpg").unlink()
@@ -233,6 +235,19 @@ def test_a_file_that_always_kills_its_worker_is_a_row_and_the_others_keep_theirs
     assert [row for row in local if row["path"] != "die.jpg"] == [
         row for row in rows(dataset(tmp_path / "rows").to_table()) if row["path"] != "die.jpg"
     ]
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_error_of_a_worker_is_that_of_the_command(
+    predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SeesNothing(PartLabeller):
+        def _begin(self, part: str) -> Attempt:
+            raise UsageError("the machine does not see it")
+
+    monkeypatch.setattr(engine, "PartLabeller", SeesNothing)
+    with pytest.raises(UsageError, match=r"^the machine does not see it$"):
+        label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
 
 
 @pytest.mark.usefixtures("cluster")

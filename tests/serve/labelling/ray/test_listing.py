@@ -12,9 +12,11 @@ from scda.serve.labelling.ray.validation import find_sources
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
 
 
-def listed(sources: list[Source], *written: str, here: str = "/none") -> list[dict[str, Any]]:
+def listed(
+    sources: list[Source], *written: str, here: str = "/none", job_key: bytes = b"1"
+) -> list[dict[str, Any]]:
     batch = {"item": range(len(sources))}
-    tables = list_parts(batch, sources, here, 1, frozenset(written))
+    tables = list_parts(batch, sources, here, 1, frozenset(written), job_key)
     return [row for table in tables for row in table.to_pylist()]
 
 
@@ -41,6 +43,13 @@ def test_parts_hold_every_file_once_in_order(tmp_path: Path) -> None:
     assert parts[0]["files"][0] == b"/none/0.jpg"
     assert len({part["part"] for part in parts}) == 4
     assert listed(lists(tmp_path / "names"), *(part["part"] for part in parts)) == parts
+
+
+def test_parts_of_two_jobs_have_no_name_in_common(tmp_path: Path) -> None:
+    (tmp_path / "names").write_text("a.jpg\nb.jpg\n")
+    ((one,), (other,)) = (listed(lists(tmp_path / "names"), job_key=key) for key in (b"1", b"2"))
+    assert one["names"] == other["names"]
+    assert one["part"] != other["part"]
 
 
 def test_other_files_than_those_of_a_written_part_are_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from scda.models.errors import UsageError
 from scda.serve.labelling.formats.parquet import write_parquet
 from scda.serve.labelling.journal import Job
+from scda.serve.labelling.ray.output_folder import OutputFolder
 from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartsFolder
 from tests.rows import ABOUT, BAD, GOOD
 
@@ -79,16 +80,16 @@ def test_a_driver_whose_job_was_replaced_stops(folder: PartsFolder, tmp_path: Pa
 def test_a_part_written_while_the_job_is_replaced_is_not_left(
     folder: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, put = PartsFolder(folder.out), PartsFolder._put
+    other, put = PartsFolder(folder.out), OutputFolder.put
     with folder.writing(JOB_1):
 
-        def put_late(self: PartsFolder, name: str, data: bytes) -> None:
+        def put_late(self: OutputFolder, name: str, data: bytes) -> None:
             if name == PART:
                 with other.writing({"model_id": "2"}):
                     pass
             put(self, name, data)
 
-        monkeypatch.setattr(PartsFolder, "_put", put_late)
+        monkeypatch.setattr(OutputFolder, "put", put_late)
         with pytest.raises(UsageError, match="another labelling writes to this folder"):
             folder.write(PART, part())
     assert [path.name for path in (tmp_path / "out").iterdir()] == [JOB]
@@ -97,20 +98,92 @@ def test_a_part_written_while_the_job_is_replaced_is_not_left(
 def test_a_job_recorded_beside_a_new_part_is_taken_back(
     folder: PartsFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = PartsFolder._put
+    put = OutputFolder.put
     with folder.writing(JOB_1):
 
-        def put_late(self: PartsFolder, name: str, data: bytes) -> None:
+        def put_late(self: OutputFolder, name: str, data: bytes) -> None:
             if not (tmp_path / "out" / PART).exists():
-                put(folder, PART, part())
+                put(OutputFolder(folder.out), PART, part())
             put(self, name, data)
 
-        monkeypatch.setattr(PartsFolder, "_put", put_late)
+        monkeypatch.setattr(OutputFolder, "put", put_late)
         with (
             pytest.raises(UsageError, match=r"another labelling .* found part-.*, expected no"),
             PartsFolder(folder.out).writing({"model_id": "2"}),
         ):
             pass
+        folder.finish([PART])
+
+
+def test_of_two_drivers_with_one_job_the_earlier_one_stops(
+    folder: PartsFolder, tmp_path: Path
+) -> None:
+    success = tmp_path / "out" / SUCCESS
+    later = PartsFolder(folder.out)
+    again = r"out: the same labelling was started again .*: process \d+ on .*; stop one of the two"
+
+    def label_while_it_is_resumed() -> None:
+        with folder.writing(JOB_1):
+            folder.write(PART, part())
+            with later.writing(JOB_1) as before:
+                assert before == {PART}
+                with pytest.raises(UsageError, match=again):
+                    folder.write(PART, part())
+                with pytest.raises(UsageError, match=again):
+                    folder.finish([PART])
+                assert not success.exists()
+                later.finish([PART])
+            folder.check_ours()
+
+    with pytest.raises(UsageError, match=again):
+        label_while_it_is_resumed()
+    assert success.exists()
+    assert later.counts(PART)
+
+
+def test_a_part_written_while_the_same_job_is_started_again_stays(
+    folder: PartsFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, put = PartsFolder(folder.out), OutputFolder.put
+    with folder.writing(JOB_1):
+
+        def put_late(self: OutputFolder, name: str, data: bytes) -> None:
+            if name == PART:  # the later one writes it, and is done, before the earlier one does
+                with monkeypatch.context() as patched, later.writing(JOB_1):
+                    patched.setattr(OutputFolder, "put", put)
+                    later.write(PART, part())
+                    later.finish([PART])
+            put(self, name, data)
+
+        monkeypatch.setattr(OutputFolder, "put", put_late)
+        with pytest.raises(UsageError, match="the same labelling was started again"):
+            folder.write(PART, part())
+    assert later.counts(PART)
+
+
+def test_a_driver_that_fails_takes_nothing_from_the_one_that_took_over(
+    folder: PartsFolder, tmp_path: Path
+) -> None:
+    later, earlier = PartsFolder(folder.out), folder.writing(JOB_1)
+    earlier.__enter__()
+    with later.writing(JOB_1):
+        earlier.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)  # before there is a part
+        later.write(PART, part())
+        later.finish([PART])
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {JOB, PART, SUCCESS}
+
+
+def test_a_part_of_another_labelling_is_told_at_the_end(
+    folder: PartsFolder, tmp_path: Path
+) -> None:
+    other = "part-0000-0000000-1.parquet"  # the files had changed, or its writer was killed
+    with folder.writing(JOB_1):
+        folder.write(PART, part())
+        OutputFolder(folder.out).put(other, part())
+        with pytest.raises(UsageError, match=rf"out: found {other}, which another labelling wrote"):
+            folder.finish([PART])
+        assert not (tmp_path / "out" / SUCCESS).exists()
+        (tmp_path / "out" / other).unlink()
         folder.finish([PART])
 
 
@@ -141,9 +214,9 @@ def test_a_part_that_is_not_whole_is_none(folder: PartsFolder) -> None:
 
 def test_a_part_that_is_gone_is_told(folder: PartsFolder) -> None:
     with folder.writing(JOB_1):
-        folder.write("a", b"")
+        folder.write(PART, part())
         with pytest.raises(UsageError, match=r"out: 1 parts .* missing, such as b; rerun with"):
-            folder.finish(["a", "b"])
+            folder.finish([PART, "b"])
 
 
 def test_nothing_is_left_without_a_part(folder: PartsFolder, tmp_path: Path) -> None:
@@ -168,7 +241,7 @@ def test_a_folder_of_something_else_is_refused(folder: PartsFolder, tmp_path: Pa
 
 
 def test_a_machine_that_does_not_see_the_folder_is_named(folder: PartsFolder) -> None:
-    with pytest.raises(UsageError, match=r"out: the machine .* does not see this folder"):
+    with pytest.raises(UsageError, match=r"out: the machine .* finds no _job.json"):
         folder.check_ours()
 
 
