@@ -8,14 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
+from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
 from scda.serve.labelling.label import label
 from scda.serve.labelling.object_stores import file_system_of
@@ -23,7 +25,7 @@ from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
 from scda.serve.labelling.ray.cluster import ray_cluster
 from scda.serve.labelling.ray.engine import label_on_ray
-from scda.serve.labelling.ray.parts import PartCounts
+from scda.serve.labelling.ray.parts import DRIVER, JOB, PartCounts
 from scda.serve.labelling.ray.worker import PartLabeller, WorkerPlan
 from tests.bundles import RGB, picture
 
@@ -34,6 +36,8 @@ pytestmark = [
 NUM_GOOD, NUM_BAD = 220, 4
 # Without a log monitor a machine starts sooner: each start is given 30 seconds.
 EACH = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_log_monitor": False}
+THRESHOLD = "RAY_memory_usage_threshold"
+MORE_BYTES = 1_500_000_000  # than is used at the start; other programs come and go
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +111,26 @@ class Machines:
     def kill_one(self) -> None:
         """End a machine that is not the driver's, without notice."""
         self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
+
+    @contextmanager
+    def one_of_little_memory(self) -> Iterator[None]:
+        """Have another machine, whose memory monitor kills a worker that takes `MORE_BYTES`."""
+        memory = psutil.virtual_memory()
+        threshold = (memory.total - memory.available + MORE_BYTES) / memory.total
+        with pytest.MonkeyPatch.context() as patch, chdir(self._new_folder()):
+            patch.setenv(THRESHOLD, str(threshold))
+            patch.setenv("RAY_memory_monitor_refresh_ms", "100")
+            patch.setenv("RAY_BACKEND_LOG_LEVEL", "info")
+            node = self._cluster.add_node(**EACH)
+        try:
+            yield
+        finally:
+            self._cluster.remove_node(node, allow_graceful=False)
+
+    def log(self) -> str:
+        """Return what the machines have logged."""
+        folder = Path(self._cluster.head_node.get_logs_dir_path())
+        return "".join(path.read_text() for path in folder.glob("raylet*.out"))
 
     def end(self) -> None:
         self._cluster.shutdown()
@@ -256,6 +280,75 @@ def test_a_worker_killed_before_and_after_it_wrote_leaves_one_row_per_file(
     out = "s3://photos/out/worker"
     label_on_ray(predictor, ["s3://photos/in"], [out], batch_size=1)
     assert {path.name for path in tmp_path.iterdir()} == {"0000001", "0000002"}
+    assert rows(out) == wanted
+
+
+@pytest.mark.usefixtures("photos")
+def test_a_worker_killed_by_the_memory_monitor_of_ray_costs_only_time(
+    machines: Machines,
+    predictor: Predictor,
+    wanted: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grown = tmp_path / "grown"
+
+    class Growing(PartLabeller):
+        def _label(self, part: str, *given: Any) -> PartCounts:
+            if THRESHOLD in os.environ and not grown.exists():
+                grown.touch()
+                self._grow()
+            for _ in range(1200):  # until the machine of little memory has a part
+                if grown.exists():
+                    return super()._label(part, *given)
+                time.sleep(0.1)
+            raise AssertionError("the machine of little memory has no worker")
+
+        def _grow(self) -> None:
+            held: list[bytes] = []
+            while len(held) < 60:  # three times as much
+                held.append(b"x" * (MORE_BYTES // 20))
+                time.sleep(0.2)
+            raise AssertionError("the worker was not killed")
+
+    monkeypatch.setattr(engine, "PartLabeller", Growing)
+    out, killed = "s3://photos/out/monitor", "kill details: Memory on the node"
+    assert killed not in machines.log()
+    with machines.one_of_little_memory():
+        label_on_ray(predictor, ["s3://photos/in"], [out], batch_size=1)
+    assert killed in machines.log()
+    assert rows(out) == wanted
+
+
+@pytest.mark.usefixtures("machines", "photos")
+def test_of_two_drivers_of_one_labelling_the_later_one_finishes_it(
+    bundle: Path, predictor: Predictor, wanted: list[dict[str, Any]]
+) -> None:
+    out = "s3://photos/out/two"
+    words = ["s3://photos/in", "--out", out, "--batch-size", "1", "--resume"]
+    later: list[subprocess.Popen[str]] = []
+
+    def recorded() -> Any:
+        system, path = file_system_of(f"{out}/{JOB}")
+        with system.open_input_file(path) as file:
+            return json.loads(file.read())[DRIVER]
+
+    def start_later_once(done: int, total: int, failed: int) -> None:
+        if not later:
+            earlier = recorded()
+            later.append(command(bundle, *words))
+            while recorded() == earlier:
+                assert later[0].poll() is None
+                time.sleep(0.05)
+
+    with pytest.raises(
+        UsageError, match=r"the same labelling was started again .* stop one of the two$"
+    ):
+        label_on_ray(
+            predictor, ["s3://photos/in"], [out], batch_size=1, on_progress=start_later_once
+        )
+    _, said = later[0].communicate()
+    assert later[0].returncode == 3, said
     assert rows(out) == wanted
 
 
