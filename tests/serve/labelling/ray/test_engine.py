@@ -39,8 +39,10 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ModuleType]:
     """One for all tests: a start takes seconds."""
-    with ray_cluster() as ray:
-        yield ray
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # at Ray's 15, workers starve on a busy machine
+        with ray_cluster() as ray:
+            yield ray
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         "AWS_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
         "OMP_NUM_THREADS": "1",
+        "RAY_worker_niceness": "0",  # at Ray's 15, workers starve on a busy machine
     }.items():
         patch.setenv(name, value)
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
