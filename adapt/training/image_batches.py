@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
-from torchvision.transforms import v2
 
 from scda.adapt.data.image_files import Images
 from scda.adapt.runtime import distributed
@@ -36,15 +35,14 @@ def random_view(image: Image.Image, preprocessing: Preprocessing) -> Tensor:
         (H, W, 3) uint8.
     """
     side = max(1, round(min(image.size) * preprocessing.crop_px / preprocessing.resize_px))
-    size = [preprocessing.crop_px, preprocessing.crop_px]
-    transform = v2.Compose(
-        [
-            v2.RandomCrop(side),
-            v2.Resize(size, v2.InterpolationMode.BICUBIC),
-            v2.RandomHorizontalFlip(),
-        ]
-    )
-    return torch.from_numpy(np.array(transform(image)))
+    # By hand: every process that makes views would take seconds to import torchvision.
+    spare = (length - side for length in reversed(image.size))
+    top, left = (int(torch.randint(n + 1, (1,))) if n else 0 for n in spare)
+    view = image.crop((left, top, left + side, top + side))
+    view = view.resize((preprocessing.crop_px,) * 2, Image.Resampling.BICUBIC)
+    if torch.rand(1) < 0.5:
+        view = view.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    return torch.from_numpy(np.array(view))
 
 
 class _RandomViews(Dataset[Tensor]):

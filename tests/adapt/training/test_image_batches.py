@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Generator, Tensor
+from torchvision.transforms import v2
 
 from scda.adapt.data.image_files import Images
 from scda.adapt.training.image_batches import AugmentedBatches, preprocessed_batches, random_view
@@ -49,6 +50,19 @@ def test_a_view_is_a_random_square_and_sometimes_mirrored() -> None:
     # 12/16 of the shorter side, 15 of 20 pixels, in steps of 4: a view spans 4 x 14 or so.
     spans = [abs(a - b) for a, b in zip(left, right, strict=True)]
     assert 48 <= min(spans) <= max(spans) <= 60
+
+
+@pytest.mark.parametrize("size", [(40, 30), (30, 40), (16, 16), (12, 12), (3, 1)])
+def test_a_view_is_the_one_torchvision_makes(size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*reversed(size), 3), dtype=np.uint8)
+    image, side = Image.fromarray(pixels), max(1, round(min(size) * 12 / 16))
+    resize = v2.Resize([12, 12], v2.InterpolationMode.BICUBIC)
+    transform = v2.Compose([v2.RandomCrop(side), resize, v2.RandomHorizontalFlip()])
+    for seed in range(5):
+        torch.manual_seed(seed)
+        expected = torch.from_numpy(np.array(transform(image)))
+        torch.manual_seed(seed)
+        assert torch.equal(random_view(image, PREPROCESSING), expected)
 
 
 def test_a_view_of_an_extreme_shape_costs_no_more() -> None:
