@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runs.tables import read_discovery
@@ -31,7 +34,7 @@ from scda.models.bundle import read_manifest
 from scda.models.errors import DataError, GateError, UsageError
 from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
-from tests.conftest import TinyData
+from tests.conftest import Scda, TinyData
 
 LONGEST_SECONDS = 240
 
@@ -53,7 +56,8 @@ def in_one(index: int, port: int, check: Callable[[], Any], results: Any) -> Non
 
 def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
     """Return what a function returns in rank 0 of two processes, and in rank 1."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # its imports are done once
+    context.set_forkserver_preload(["scda.adapt.pipeline.run"])
     results = context.Queue()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -63,7 +67,8 @@ def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
     for worker in workers:
         worker.start()
     try:
-        return [answer for _, answer in sorted(results.get(timeout=120) for _ in range(answers))]
+        got = [results.get(timeout=LONGEST_SECONDS) for _ in range(answers)]
+        return [answer for _, answer in sorted(got, key=itemgetter(0))]
     finally:
         for worker in workers:
             worker.join(10)
@@ -309,11 +314,10 @@ def test_a_head_on_features_comes_out_the_same(
 
 
 def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
-    tiny: TinyData, tmp_path: Path
+    scda: Scda, tiny: TinyData, tmp_path: Path
 ) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    with Reporter(quiet=True) as reporter:
-        train(tiny.job(one, workers=1, **TUNED), reporter)
+    trained(tiny.job(one, workers=1, **TUNED))
 
     stopped = torchrun(tiny, two, **TUNED)
     until(lambda: '"during": 1' in metrics_of(two), stopped)
@@ -323,9 +327,8 @@ def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
     assert stopped.returncode != 0
     assert (two / "checkpoints" / PAUSED).exists()
 
-    finished(torchrun(tiny, two, "--resume", **TUNED))
-    inspect = [sys.executable, "-m", "scda.adapt", "inspect", str(two / "bundle"), "--verify"]
-    subprocess.run(inspect, check=True, capture_output=True)
+    in_two(partial(trained, tiny.job(two, workers=1, resume=True, **TUNED)))
+    assert scda("inspect", two / "bundle", "--verify").returncode == 0
     rows = [read_discovery(out / "discovery.csv") for out in (one, two)]
     assert [row.path for row in rows[1]] == [row.path for row in rows[0]]
     assert len({row.path for row in rows[1]}) == 100
@@ -333,6 +336,11 @@ def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
     assert k_star[0] == k_star[1]
     alike = [a.cluster == b.cluster for a, b in zip(*rows, strict=True)]
     assert sum(alike) >= 90
+
+
+def trained(job: Job) -> None:
+    with Reporter(quiet=True) as reporter:
+        train(job, reporter)
 
 
 def metrics_of(run: Path) -> str:
