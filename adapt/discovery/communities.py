@@ -5,10 +5,9 @@ from scipy.sparse import csr_array, csr_matrix
 from sknetwork.clustering import Louvain
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.models.index import Ids
 
-NEIGHBOURS = 10
 _MAX_IMAGES = 10_000  # a larger set is thinned out, which gives nearly the same in seconds
 _RESOLUTIONS = (0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 22.0)
 

@@ -23,11 +23,8 @@ _STAND_IN = Finding(
     "no image was predicted as new; the tenth of the target with the highest entropy was used",
     "inspect the discovered classes, or use --novel no",
 )
-_NO_CANDIDATE = Finding(
-    Status.K_UNSURE,
-    "no image is predicted as new any longer",
-    "use --novel no if the target holds only known classes, or --novel yes if it does not",
-)
+_NO_CANDIDATE = "no image is predicted as new any longer"
+_TOO_FEW = "no image is predicted as new, and a target of fewer than 10 images has no tenth"
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,16 @@ def discover(
         candidates = select_least_certain(candidates, logits)
         findings = (_STAND_IN,)
     if not len(candidates.implicit):
-        return Discovery(0, candidates, empty_ids(), findings=(_NO_CANDIDATE,))
+        return Discovery(0, candidates, empty_ids(), findings=(_without_candidate(config),))
     found = cluster_candidates(candidates, features, backbone, num_known=num_known, config=config)
     return replace(found, findings=findings + found.findings)
+
+
+def _without_candidate(config: TrainConfig) -> Finding:
+    known_only = "use --novel no if the target holds only known classes"
+    if config.novel == "yes" or config.k:  # even the tenth with the highest entropy is no image
+        return Finding(Status.K_UNSURE, _TOO_FEW, f"add images, or {known_only}")
+    return Finding(Status.K_UNSURE, _NO_CANDIDATE, f"{known_only}, or --novel yes if it does not")
 
 
 def closed(logits: Points, verdict: Finding | None) -> Discovery:

@@ -5,6 +5,8 @@ import numpy as np
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids, build_index, nearest
 
+NEIGHBOURS = 10  # of an image: in graphs, in walks over the target, and in measures of trust
+
 
 def nearest_others(points: Points, count: int) -> Ids:
     """Return the rows nearest to each row by cosine, itself excluded, nearest first.

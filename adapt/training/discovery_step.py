@@ -15,7 +15,7 @@ from scda.adapt.discovery.discover import (
 )
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
 from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
@@ -24,7 +24,6 @@ from scda.adapt.training.domains import Domains
 from scda.adapt.training.networks import Networks, infer
 from scda.adapt.training.state import RunState
 
-_NEIGHBOURS = 10
 _MISSED = "a small new class may be missed; use --novel yes to search for new classes"
 
 
@@ -66,7 +65,7 @@ def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -
         return state
     logits, target = infer(state.networks, domains.target)[0].numpy(), domains.target.numpy()
     kept = distributed.broadcast_from_main(
-        lambda: kept_outputs(logits, nearest_others(target, _NEIGHBOURS), num_known)
+        lambda: kept_outputs(logits, nearest_others(target, NEIGHBOURS), num_known)
     )
     if len(kept) == logits.shape[1] or (len(kept) == num_known and config.novel == "yes"):
         return state

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.certain import best_two, certain_halves, typical
 from scda.adapt.discovery.novelty.landing import believed, class_centres, landing, similarity
 from scda.adapt.discovery.novelty.places import class_places, remoteness
@@ -30,7 +30,6 @@ LEAST_IMAGES = 3  # that form a class
 _FLOOR = 0.03  # of a landing, where an image of the class has about 1
 _MOST = 4.0  # nats of evidence that one image gives
 _REACH = 0.7  # of the walk
-_NEIGHBOURS = 10
 _SMALLEST = 1e-6
 _ODDS = 1 / 400  # p(unknown) is kept this far from 0 and 1
 
@@ -95,7 +94,7 @@ def find_orphans(
     places = class_places(target, posterior, evidence, certain)
     remote = remoteness(places, centres, target, graph, certain)
     evidence = np.clip(log_odds + lacking - zero + remote, -_MOST, _MOST)
-    evidence = walked(posterior, evidence, nearest_others(target, _NEIGHBOURS))
+    evidence = walked(posterior, evidence, nearest_others(target, NEIGHBOURS))
     new = evidence > 0
     total = float(evidence[new].sum() / _usual_size(posterior[~new].argmax(axis=1)))
     if gate and (total < LEAST_EVIDENCE or new.sum() < LEAST_IMAGES):

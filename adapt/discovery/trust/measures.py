@@ -26,7 +26,7 @@ def measure(outcome: Outcome) -> dict[str, float]:
 
 
 def nearest_called_known(outcome: Outcome) -> float:
-    """Return the share of the images nearest to a known class that are called known.
+    """Return the share of the images nearest to a known class that are predicted as known.
 
     A class's nearest images are those with the highest cosine to its mean in the source, a quarter
     of what it would have if the target were shared out evenly among the known classes.
@@ -38,14 +38,20 @@ def nearest_called_known(outcome: Outcome) -> float:
 
 
 def knn_agreement(outcome: Outcome) -> float:
-    """Return the share of images called known whose class most of 5 source neighbours have."""
+    """Return the share of images predicted as known whose class most of 5 neighbours have.
+
+    The neighbours are the nearest source images.
+    """
     _, found = nearest(build_index(outcome.source), outcome.target, _VOTERS)
     votes = np.apply_along_axis(np.bincount, 1, outcome.labels[found], None, outcome.num_known)
     return _share_of_known(outcome, votes.argmax(axis=1))
 
 
 def prototype_agreement(outcome: Outcome) -> float:
-    """Return the share of images called known whose class's mean is the nearest in the source."""
+    """Return the share of images predicted as known that are nearest to the mean of their class.
+
+    The means are those of the source.
+    """
     return _share_of_known(outcome, (outcome.target @ outcome.centres.T).argmax(axis=1))
 
 

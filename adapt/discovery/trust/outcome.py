@@ -7,12 +7,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.landing import believed, class_centres, landing, similarity
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.models.index import Ids
-
-_NEIGHBOURS = 10
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Outcome:
     @cached_property
     def near(self) -> Ids:
         """Rows of the ten nearest target images of every one, (M, 10)."""
-        return nearest_others(self.target, _NEIGHBOURS)
+        return nearest_others(self.target, NEIGHBOURS)
 
     @cached_property
     def centres(self) -> Points:

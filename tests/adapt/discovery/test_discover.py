@@ -78,6 +78,16 @@ def test_nothing_predicted_as_new_among_a_few_images_is_k_star_0() -> None:
     found = discover(logits, blobs(4, each=1), blobs(4, each=1), num_known=2, config=config())
     assert (found.k_star, len(found.implicit_labels), found.curve) == (0, 0, None)
     assert [finding.status for finding in found.findings] == [Status.K_UNSURE]
+    assert "or --novel yes if it does not" in found.findings[0].advice
+
+
+@pytest.mark.parametrize("stated", [{"novel": "yes"}, {"k": 2}])
+def test_what_was_stated_already_is_not_advised(stated: dict[str, Any]) -> None:
+    logits, settings = logits_of([0, 0, 1, 1], 3), config(**stated)
+    found = discover(logits, blobs(4, each=1), blobs(4, each=1), num_known=2, config=settings)
+    (finding,) = found.findings
+    assert "fewer than 10 images" in finding.found
+    assert "--novel yes" not in finding.advice
 
 
 @pytest.mark.parametrize("novel", ["auto", "no"])

@@ -97,6 +97,7 @@ def test_a_doubtful_class_stands_last_and_says_why(
     assert "<b>1</b> doubtful class<" in before
     assert f"<b>Doubtful</b>: {trust.reason}." in after
     assert sure.measures in before
+    assert trust.measures not in text  # the reason says them
 
 
 def test_the_page_loads_nothing_from_elsewhere(tiny_run: Path) -> None:
