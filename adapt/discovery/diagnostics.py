@@ -92,7 +92,7 @@ def _collapse(predicted: Ids, num_known: int) -> list[Finding]:
         return []
     found = (
         f"{share:.0%} of the target is predicted as new, and {classes} of {num_known} known "
-        "classes are found"
+        f"classes {'is' if classes == 1 else 'are'} found"
     )
     advice = "check that it is the right target; if it is, label some of its images"
     return [Finding(Status.COLLAPSED, found, advice)]

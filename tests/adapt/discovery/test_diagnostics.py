@@ -64,7 +64,7 @@ def test_collapsed_where_fewer_than_half_of_the_known_classes_are_found() -> Non
     assert found(predicted=LABELS % 2) == []
     lines = found(predicted=0 * LABELS)
     assert begin(lines, "collapsed")
-    assert "0% of the target is predicted as new, and 1 of 4 known classes are found" in lines[0]
+    assert "0% of the target is predicted as new, and 1 of 4 known classes is found" in lines[0]
 
 
 def test_a_run_that_is_expected_to_be_wrong_is_doubted() -> None:
