@@ -131,6 +131,7 @@ def tiny_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _exports_are_remembered() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
+        exports.read_operators_once(patch)
         patch.setattr(torch.onnx, "export", exports.remembered(exports.in_earnest))
         yield
 

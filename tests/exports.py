@@ -3,10 +3,12 @@
 import hashlib
 import io
 from collections.abc import Callable
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import onnx
+import pytest
 import torch
 from torch import nn
 
@@ -32,3 +34,13 @@ def remembered(export: Export) -> Export:
         return SimpleNamespace(model_proto=onnx.ModelProto.FromString(known[key]))
 
     return call
+
+
+def read_operators_once(patch: pytest.MonkeyPatch) -> None:
+    """Let the exporter keep its table of operators, a quarter of the time of a small export."""
+    try:
+        from torch.onnx._internal.exporter._registration import ONNXRegistry
+    except ImportError:  # another version of torch, which then reads it anew each time
+        return
+    kept = staticmethod(cache(ONNXRegistry.from_torchlib))
+    patch.setattr(ONNXRegistry, "from_torchlib", kept)
