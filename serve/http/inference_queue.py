@@ -48,7 +48,8 @@ class InferenceQueue:
         self._in_flight += 1
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
-                yield
+                with self._metrics.requests_in_progress.track_inprogress():
+                    yield
         except TimeoutError:
             limit = self.settings.timeout_seconds
             raise RequestError("timeout", f"no answer within {limit:g} seconds") from None
@@ -73,7 +74,11 @@ class InferenceQueue:
         model.watcher.refresh()
         infer = partial(self._infer_one, model, model.predictor.active_names)
         # When a request times out, its images that have not started yet are cancelled.
-        return list(await asyncio.gather(*map(infer, images)))
+        self._metrics.images_in_progress.inc(len(images))
+        try:
+            return list(await asyncio.gather(*map(infer, images)))
+        finally:
+            self._metrics.images_in_progress.dec(len(images))
 
     async def _infer_one(
         self, model: ServedModel, naming: ActiveNames, data: bytes

@@ -4,6 +4,8 @@ Every label has a small, fixed set of values: nothing that a client sends become
 """
 
 import os
+from pathlib import Path
+from typing import Literal
 
 from fastapi import Response
 from prometheus_client import (
@@ -17,10 +19,12 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.types import Scope
 
-from scda.models.names import UNKNOWN
+from scda.models.bundle import Manifest
+from scda.models.names import UNKNOWN, Names
 from scda.models.predictor import Prediction
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
 # BentoML sets it for several workers: each writes its metrics there, and any can sum them.
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -55,6 +59,15 @@ class Metrics:
             registry=self._registry,
         )
         self._images = self._counter("images", "Images with a prediction.", ("kind", "outlier"))
+        self._classes = self._counter(
+            "class_images", "Images with a prediction, by the class answered.", ("class_id",)
+        )
+        self.confidence = Histogram(
+            "scda_confidence",
+            "Confidence of the predictions.",
+            buckets=_SHARES,
+            registry=self._registry,
+        )
         self._errors = self._counter("errors", "Refused requests and images.", ("code",))
         for kind in ("known", "discovered", UNKNOWN):
             for outlier in ("false", "true"):
@@ -63,17 +76,52 @@ class Metrics:
             self._errors.labels(code)
         for stage in ("decode", "model"):
             self.wait.labels(stage)
-        self.names_version = self._gauge("names_version", "Version of the names in use.", ())
+        self.requests_in_progress = self._gauge(
+            "requests_in_progress", "Requests that hold a place in the queue.", ()
+        )
+        self.images_in_progress = self._gauge(
+            "images_in_progress", "Images that are read, wait, are decoded or in the model.", ()
+        )
+        memory = self._gauge("resident_memory_bytes", "Memory of the workers, as in RSS.", ())
+        memory.set_function(resident_memory)
+        self._expected_outliers = self._gauge(
+            "expected_outlier_share",
+            "Share of outliers on the model's own target.",
+            ("model_id",),
+            largest=True,
+        )
+        self._expected_confidence = self._gauge(
+            "expected_confidence",
+            "Mean confidence on the model's own target.",
+            ("model_id",),
+            largest=True,
+        )
+        self._expected_classes = self._gauge(
+            "expected_class_share",
+            "Share of a class on the model's own target.",
+            ("class_id",),
+            largest=True,
+        )
+        self.names_version = self._gauge(
+            "names_version", "Version of the names in use.", (), largest=True
+        )
         self.names_refused = self._gauge(
-            "names_refused", "1 while names.json is damaged or another model's, and not in use.", ()
+            "names_refused",
+            "1 while names.json is damaged or another model's, and not in use.",
+            (),
+            largest=True,
         )
         self.bundle_replaced = self._gauge(
-            "bundle_replaced", "1 while the bundle's folder no longer holds the served model.", ()
+            "bundle_replaced",
+            "1 while the bundle's folder no longer holds the served model.",
+            (),
+            largest=True,
         )
         self._model = self._gauge(
             "model_info",
             "1 for the served model and its provider, 0 for one served before.",
             ("model_id", "provider"),
+            largest=True,
         )
         self._shown: tuple[str, str] | None = None
 
@@ -84,6 +132,21 @@ class Metrics:
         self._shown = (model_id, provider)
         self._model.labels(*self._shown).set(1)
 
+    def show_expected(self, manifest: Manifest, names: Names) -> None:
+        """Show what the model answers for its own target; nothing for a bundle without it."""
+        for gauge in (self._expected_outliers, self._expected_confidence, self._expected_classes):
+            gauge.clear()
+        if (figures := manifest.on_target) is None:
+            return
+        self._expected_outliers.labels(manifest.id).set(figures.outlier_share)
+        self._expected_confidence.labels(manifest.id).set(figures.mean_confidence)
+        sizes: dict[str, int] = {}
+        for info in manifest.classes:
+            class_id = names.resolve(info.class_id)
+            sizes[class_id] = sizes.get(class_id, 0) + info.size
+        for class_id, size in sizes.items():
+            self._expected_classes.labels(class_id).set(size / figures.images)
+
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request; a path without a route counts as `other`."""
         route = getattr(scope.get("route"), "path", "other")
@@ -92,6 +155,8 @@ class Metrics:
     def count_image(self, answer: Prediction) -> None:
         """Count an image with a prediction."""
         self._images.labels(answer.kind, str(answer.outlier).lower()).inc()
+        self._classes.labels(answer.class_id).inc()
+        self.confidence.observe(answer.confidence)
 
     def count_error(self, code: str) -> None:
         """Count a refused request, or a refused image of a batch."""
@@ -108,11 +173,22 @@ class Metrics:
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
         return Counter(f"scda_{name}", text, labels, registry=self._registry)
 
-    def _gauge(self, name: str, text: str, labels: tuple[str, ...]) -> Gauge:
-        name, registry = f"scda_{name}", self._registry
-        # Without a mode, every process would add a label of its own.
-        return Gauge(name, text, labels, multiprocess_mode="mostrecent", registry=registry)
+    def _gauge(
+        self, name: str, text: str, labels: tuple[str, ...], *, largest: bool = False
+    ) -> Gauge:
+        """Create a gauge; it is summed over workers, or the last one counts."""
+        mode: Literal["mostrecent", "livesum"] = "mostrecent" if largest else "livesum"
+        return Gauge(f"scda_{name}", text, labels, multiprocess_mode=mode, registry=self._registry)
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
         name = f"scda_{name}_seconds"
         return Histogram(name, text, labels, buckets=_SECONDS, registry=self._registry)
+
+
+def resident_memory() -> float:
+    """Return the memory that this process holds, in bytes; 0 where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0.0
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))

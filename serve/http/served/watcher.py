@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from scda.models.bundle import MANIFEST, NAMES, read_manifest
 from scda.models.errors import GateError
-from scda.models.names import read_names
+from scda.models.names import Names, read_names
 from scda.models.predictor import Predictor
 from scda.serve.http.metrics import Metrics
 
@@ -33,6 +33,7 @@ class BundleWatcher:
         self._manifest_stamp: Stamp | None = _UNSEEN
         self._names_stamp: Stamp | None = _UNSEEN
         self._next_check = 0.0
+        self._shown: Names | None = None  # the names in the metrics
         self._replaced = self._refused = ""  # why the files are not those in use; empty if they are
 
     def refresh(self) -> None:
@@ -44,7 +45,11 @@ class BundleWatcher:
         self._check_bundle()
         if not self._replaced:
             self._reload_names()
-        self._metrics.names_version.set(self._predictor.names.version)
+        names = self._predictor.names
+        if names is not self._shown:
+            self._metrics.show_expected(self._predictor.manifest, names)
+            self._shown = names
+        self._metrics.names_version.set(names.version)
         self._metrics.names_refused.set(bool(self._refused))
         self._metrics.bundle_replaced.set(bool(self._replaced))
 

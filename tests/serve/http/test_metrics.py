@@ -13,10 +13,12 @@ from starlette.types import Message
 
 from scda.models.bundle import NAMES
 from scda.models.predictor import Predictor, load_predictor
+from scda.models.target_figures import TargetFigures
 from scda.serve.http.errors import STATUS
 from tests.bundles import make_bundle, picture
 from tests.serve.http.test_application import (
     RED,
+    Stopped,
     app_for,
     ask,
     client_of,
@@ -52,6 +54,63 @@ def test_images_are_counted_by_what_was_answered(app: FastAPI, predictor: Predic
         outlier = str(said["outlier"]).lower()
         assert counted[f"scda_images_total{{kind={said['kind']},outlier={outlier}}}"] == times
     assert sum(v for k, v in counted.items() if k.startswith("scda_images_total")) == 3
+
+
+def test_classes_and_confidence_are_counted(app: FastAPI) -> None:
+    for colour in ("red", "red", "cyan"):
+        confidence = predict(app, content=picture(colour)).json()["confidence"]
+    counted = samples(app)
+    assert counted["scda_class_images_total{class_id=known-002}"] == 2
+    assert counted["scda_class_images_total{class_id=discovered-001}"] == 1
+    assert counted["scda_confidence_count{}"] == 3
+    assert counted["scda_confidence_sum{}"] >= confidence
+    assert counted["scda_resident_memory_bytes{}"] > 10_000_000
+
+
+def test_what_is_in_progress_is_shown_and_ends(predictor: Predictor) -> None:
+    stopped = Stopped(predictor)
+    app = app_for(stopped.predictor)
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+
+            async def shown() -> tuple[float, float]:
+                values = dict(parsed((await client.get("/metrics")).text))
+                names = ("scda_requests_in_progress{}", "scda_images_in_progress{}")
+                return values[names[0]], values[names[1]]
+
+            files = [("images", RED)] * 3
+            task = asyncio.create_task(client.post("/v1/predict_batch", files=files))
+            while await shown() != (1, 3):
+                await asyncio.sleep(0.01)
+            stopped.may_go_on.set()
+            assert (await task).status_code == 200
+            assert await shown() == (0, 0)
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_figures_of_the_target_are_shown_under_the_names_in_use(tmp_path: Path) -> None:
+    figures = TargetFigures(images=40, outlier_share=0.025, mean_confidence=0.9)
+    folder = make_bundle(tmp_path / "bundle", on_target=figures)
+    names = {"version": 1, "merges": {"discovered-001": "discovered-000"}, "drops": ["known-000"]}
+    (folder / NAMES).write_text(json.dumps(names))
+    predictor = load_predictor(folder, provider="cpu", threads=1)
+    shown = samples(app_for(predictor))
+    model = predictor.manifest.id
+    assert shown[f"scda_expected_outlier_share{{model_id={model}}}"] == 0.025
+    assert shown[f"scda_expected_confidence{{model_id={model}}}"] == 0.9
+    # The classes have 10, 9, 8, 7 and 6 images.
+    shares = {"unknown": 10 / 40, "known-001": 9 / 40, "known-002": 8 / 40}
+    shares["discovered-000"] = 13 / 40
+    assert {k: v for k, v in shown.items() if "expected_class" in k} == {
+        f"scda_expected_class_share{{class_id={name}}}": pytest.approx(share)
+        for name, share in shares.items()
+    }
+
+
+def test_a_bundle_without_figures_shows_none(app: FastAPI) -> None:
+    assert not [name for name in samples(app) if "expected" in name]
 
 
 def test_a_dropped_class_counts_as_unknown(tmp_path: Path) -> None:
