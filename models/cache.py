@@ -7,11 +7,8 @@ import platformdirs
 from scda.models.errors import UsageError
 
 
-def user_cache(*, instead: str = "pass --cache DIR") -> Path:
+def user_cache() -> Path:
     """Return the user's cache folder of scda, `~/.cache/scda` on Linux; it may not exist yet.
-
-    Args:
-        instead: What to do where there is none, for the message.
 
     Raises:
         UsageError: If the user has no home folder and `XDG_CACHE_HOME` is not set.
@@ -22,6 +19,7 @@ def user_cache(*, instead: str = "pass --cache DIR") -> Path:
         folder = Path("~")
     if not folder.is_absolute():  # what older versions of platformdirs return then
         raise UsageError(
-            f"no home folder for the cache; {instead}, or set XDG_CACHE_HOME to an absolute path"
+            "no home folder for the cache; pass --cache DIR, or set XDG_CACHE_HOME to an absolute "
+            "path"
         )
     return folder

@@ -1,10 +1,9 @@
 """The BentoML service: the application of one bundle at "/", beside BentoML's health routes.
 
-Start it with `scda-adapt serve BUNDLE`, or set SCDA_BUNDLE and start it with
-`bentoml serve scda.serve.service:Classifier`.
+Set SCDA_BUNDLE and start it with `bentoml serve scda.serve.service:Classifier`. `scda-adapt serve`
+runs the same application without BentoML.
 """
 
-import gc
 import os
 import sys
 from contextlib import suppress
@@ -46,8 +45,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 def load() -> FastAPI:
     """Return the application that the environment configures, or exit with a one-line error."""
     try:
-        settings = Settings.from_environment(os.environ)
-        return load_app(settings)
+        return load_app(Settings.from_environment(os.environ))
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
@@ -64,9 +62,3 @@ class Classifier:
     def __init__(self) -> None:
         """Load and check the bundle; the worker is ready afterwards."""
         self.app = load()
-        # The loaded objects live as long as the worker. A garbage collection over all of them kept
-        # every request waiting for 0.2 seconds while the threads of the model used the processor.
-        gc.freeze()
-        # Python collects fully once the objects have grown by a quarter since the last time. With
-        # the loaded objects left out, a collection now makes the later ones frequent and short.
-        gc.collect()

@@ -1,6 +1,8 @@
 """The real server as a process of its own, started as `scda-adapt serve` starts it."""
 
+import os
 import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,23 +13,28 @@ from pathlib import Path
 import httpx
 import psutil
 
-from scda.serve.http.command import serve_command
-
 
 @dataclass(frozen=True)
 class Server:
-    """A server that was ready once; `client` is connected to it."""
+    """A server that was ready once; `client` is connected to it, and `log` has its lines."""
 
     process: psutil.Popen
     client: httpx.Client
+    log: Path
 
     @property
     def url(self) -> str:
         return str(self.client.base_url)
 
     def workers(self) -> list[psutil.Process]:
-        """Every process that came of the one started."""
-        return list(self.process.children(recursive=True))
+        """The processes that answer; the one started only watches over them."""
+        return list(self.process.children())
+
+
+def command(bundle: Path, *, port: int, workers: int = 1) -> list[str]:
+    """Return the words that start the server."""
+    words = ("serve", bundle, "--port", port, "--workers", workers)
+    return [sys.executable, "-m", "scda.adapt", *map(str, words)]
 
 
 @contextmanager
@@ -35,14 +42,14 @@ def serving(bundle: Path, *, workers: int = 1, **settings: str) -> Iterator[Serv
     """Serve `bundle` until the block ends; `settings` are environment variables."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         port, log = free_port(), Path(home) / "log"
-        argv, environment = serve_command(bundle, port=port, workers=workers)
-        environment |= {"BENTOML_HOME": home, **settings}
+        argv = command(bundle, port=port, workers=workers)
+        environment = {**os.environ, **settings}
         with log.open("wb") as file:
             process = psutil.Popen(argv, env=environment, cwd=home, stdout=file, stderr=file)
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
                 _wait_until_ready(client, process, log)
-                yield Server(process, client)
+                yield Server(process, client, log)
         finally:
             _end(process)
 

@@ -14,8 +14,6 @@ from urllib.request import urlopen
 
 import psutil
 
-from scda.serve.http.command import serve_command
-
 _START_SECONDS = 120
 
 
@@ -50,12 +48,11 @@ class Server:
 @contextmanager
 def ours(bundle: Path, *, workers: int = 1, **settings: str) -> Iterator[Server]:
     """Serve a bundle as `scda-adapt serve` does; `settings` are SCDA_ variables."""
-    with tempfile.TemporaryDirectory() as home:
-        port = free_port()
-        argv, environment = serve_command(bundle, port=port, workers=workers)
-        environment |= {"BENTOML_HOME": home, **settings}
-        with started(argv, environment, port, ready="/readyz") as server:
-            yield server
+    port = free_port()
+    words = ("serve", bundle, "--port", port, "--workers", workers)
+    argv = [sys.executable, "-m", "scda.adapt", *map(str, words)]
+    with started(argv, {**os.environ, **settings}, port, ready="/readyz") as server:
+        yield server
 
 
 @contextmanager

@@ -16,6 +16,7 @@ STATUS = {
     "empty": 400,
     "bad_request": 400,
     "unauthorized": 401,
+    "forbidden": 403,
     "not_found": 404,
     "method_not_allowed": 405,
     "not_reloaded": 409,
@@ -26,14 +27,13 @@ STATUS = {
     "cannot_decode": 422,
     "overloaded": 429,
     "internal": 500,
+    "unavailable": 503,
     "timeout": 504,
 }
 _HEADERS = {
     "unauthorized": {"WWW-Authenticate": "Bearer"},
     "overloaded": {"Retry-After": "1"},
-    # The rest of the request body is not read.
-    "too_many_bytes": {"Connection": "close"},
-    "timeout": {"Connection": "close"},
+    "unavailable": {"Retry-After": "1"},
 }
 _CODES = {404: "not_found", 405: "method_not_allowed"}  # errors of the framework itself
 TEXT_ERRORS = "/v2/"  # beginning of the paths whose protocol wants an error to be a text
@@ -75,6 +75,7 @@ def refuse(request: Request, code: str, message: str) -> JSONResponse:
     body = error_body(request, code, message)
     if f"{request.scope['path']}/".startswith(TEXT_ERRORS):
         body = {"error": f"{code}: {message}"}
+    request.state.code = code  # for the log
     return JSONResponse(body, STATUS[code], headers=_HEADERS.get(code))
 
 

@@ -4,8 +4,8 @@ Every label has a small, fixed set of values: nothing that a client sends become
 """
 
 import os
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Literal
 
 from fastapi import Response
 from prometheus_client import (
@@ -16,30 +16,36 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.types import Scope
 
 from scda.models.bundle import Manifest
 from scda.models.names import UNKNOWN, Names
 from scda.models.predictor import Prediction
+from scda.serve.http.snapshots import Family, Snapshot, add
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
-# BentoML sets it for several workers: each writes its metrics there, and any can sum them.
-_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 
 
 class Metrics:
     """The metrics of one application, in a registry of their own."""
 
-    def __init__(self, codes: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        codes: tuple[str, ...],
+        snapshots: Callable[[], Awaitable[list[Snapshot]]] | None = None,
+    ) -> None:
         """Create every metric with the value 0, so that a rate includes the first event.
 
         Args:
             codes: Every error code.
+            snapshots: Returns the metrics of all processes that answer; None if this one is alone.
         """
-        self._registry = CollectorRegistry()
+        self._registry, self._snapshots = CollectorRegistry(), snapshots
+        self._largest = set[str]()  # names of gauges that are not summed over workers
         self._requests = self._histogram(
             "request", "Time from a request to its answer.", ("route", "status")
         )
@@ -149,8 +155,7 @@ class Metrics:
 
     def count_request(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request; a path without a route counts as `other`."""
-        route = getattr(scope.get("route"), "path", "other")
-        self._requests.labels(route, str(status)).observe(seconds)
+        self._requests.labels(route_of(scope), str(status)).observe(seconds)
 
     def count_image(self, answer: Prediction) -> None:
         """Count an image with a prediction."""
@@ -162,12 +167,28 @@ class Metrics:
         """Count a refused request, or a refused image of a batch."""
         self._errors.labels(code).inc()
 
-    def respond(self) -> Response:
+    def snapshot(self) -> Snapshot:
+        """Return the metrics of this process."""
+        return [
+            Family(
+                name=metric.name,
+                help=metric.documentation,
+                type=metric.type,
+                largest=metric.name in self._largest,
+                samples=[
+                    (sample.name, sample.labels, sample.value)
+                    for sample in metric.samples
+                    if not sample.name.endswith("_created")  # the start of one of the processes
+                ],
+            )
+            for metric in self._registry.collect()
+        ]
+
+    async def respond(self) -> Response:
         """Return the metrics of all workers, in the text format."""
-        registry = self._registry
-        if _FOLDER in os.environ:
-            registry = CollectorRegistry()
-            MultiProcessCollector(registry)
+        snapshots = await self._snapshots() if self._snapshots else [self.snapshot()]
+        registry = CollectorRegistry()
+        registry.register(_Values(add(snapshots)))
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
@@ -176,9 +197,11 @@ class Metrics:
     def _gauge(
         self, name: str, text: str, labels: tuple[str, ...], *, largest: bool = False
     ) -> Gauge:
-        """Create a gauge; it is summed over workers, or the last one counts."""
-        mode: Literal["mostrecent", "livesum"] = "mostrecent" if largest else "livesum"
-        return Gauge(f"scda_{name}", text, labels, multiprocess_mode=mode, registry=self._registry)
+        """Create a gauge; it is summed over workers, or the largest counts."""
+        name = f"scda_{name}"
+        if largest:
+            self._largest.add(name)
+        return Gauge(name, text, labels, registry=self._registry)
 
     def _histogram(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
         name = f"scda_{name}_seconds"
@@ -192,3 +215,20 @@ def resident_memory() -> float:
     except OSError:
         return 0.0
     return float(pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+class _Values(Collector):
+    def __init__(self, values: Snapshot) -> None:
+        self._values = values
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._values:
+            metric = Metric(family["name"], family["help"], family["type"])
+            for name, labels, value in family["samples"]:
+                metric.add_sample(name, labels, value)
+            yield metric
+
+
+def route_of(scope: Scope) -> str:
+    """Return the route that a request has matched, or `other`."""
+    return getattr(scope.get("route"), "path", "other")

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
 from scda.models.limits import MAX_BYTES, MAX_PIXELS
+from scda.serve.http.logs import Style
 
 _ORIGIN = re.compile(r"https?://[^\s/?#@]+")
 _MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
@@ -15,13 +17,15 @@ _MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The settings of one server process."""
+    """The settings of one server process; the field `x` is the variable SCDA_X."""
 
     bundle: Path  # SCDA_BUNDLE: folder of a bundle or a run; required
     model_id: str = ""  # SCDA_MODEL_ID: id that its model must have; empty: any
     api_key: str = ""  # SCDA_API_KEY: key for `Authorization: Bearer KEY`; empty: none needed
     api_keys_file: Path | None = None  # SCDA_API_KEYS_FILE: further keys, one a line
     cors_origins: tuple[str, ...] = ()  # SCDA_CORS_ORIGINS: whose pages may call; *: any
+    allowed_hosts: tuple[str, ...] = ()  # SCDA_ALLOWED_HOSTS: names in the Host header; *: any
+    log: Style = "text"  # SCDA_LOG: text or json
     public_metrics: bool = False  # SCDA_PUBLIC_METRICS: 1 opens /metrics without the key
     max_bytes: int = MAX_BYTES  # SCDA_MAX_BYTES: of one image, and of all images of a request
     max_pixels: int = MAX_PIXELS  # SCDA_MAX_PIXELS: width x height of an image
@@ -31,7 +35,11 @@ class Settings:
     queue: int = 64  # SCDA_QUEUE: requests at the same time, waiting ones included
     max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: time an image waits for others to fill a batch
-    timeout_seconds: float = 30.0  # from the first byte of a request to its answer
+    keep_alive_seconds: int = 75  # SCDA_KEEP_ALIVE_SECONDS: of a connection without a request
+    drain_seconds: int = 20  # SCDA_DRAIN_SECONDS: for requests under way when the server stops
+    timeout_seconds: int = (
+        30  # SCDA_TIMEOUT_SECONDS: from the first byte of a request to its answer
+    )
 
     @property
     def parallel(self) -> int:
@@ -55,6 +63,8 @@ class Settings:
             api_key=_key(environment),
             api_keys_file=_path(environment, "SCDA_API_KEYS_FILE"),
             cors_origins=_origins(environment),
+            allowed_hosts=_names(environment, "SCDA_ALLOWED_HOSTS"),
+            log=_style(environment),
             public_metrics=_flag(environment, "SCDA_PUBLIC_METRICS"),
             max_bytes=_count(environment, "SCDA_MAX_BYTES", cls.max_bytes),
             max_pixels=_count(environment, "SCDA_MAX_PIXELS", cls.max_pixels),
@@ -64,7 +74,24 @@ class Settings:
             queue=_count(environment, "SCDA_QUEUE", cls.queue),
             max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch, least=0),
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
+            keep_alive_seconds=_count(
+                environment, "SCDA_KEEP_ALIVE_SECONDS", cls.keep_alive_seconds
+            ),
+            timeout_seconds=_count(environment, "SCDA_TIMEOUT_SECONDS", 30),
+            drain_seconds=_count(environment, "SCDA_DRAIN_SECONDS", cls.drain_seconds),
         )
+
+
+def unknown_settings(environment: Mapping[str, str]) -> list[str]:
+    """Return a warning for each variable that begins as a setting does and is none."""
+    names = {f"SCDA_{field.name.upper()}" for field in fields(Settings)}
+    warnings = []
+    for name in sorted(environment):
+        if name.startswith("SCDA_") and name not in names:
+            near = get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"{name} is no setting and has no effect{hint}")
+    return warnings
 
 
 def _key(environment: Mapping[str, str]) -> str:
@@ -89,6 +116,18 @@ def _origins(environment: Mapping[str, str]) -> tuple[str, ...]:
                 "https://shop.example:8080 without a path, separated by commas, or *"
             )
     return origins
+
+
+def _names(environment: Mapping[str, str], name: str) -> tuple[str, ...]:
+    names = (one.strip().lower() for one in environment.get(name, "").split(","))
+    return tuple(one for one in names if one)
+
+
+def _style(environment: Mapping[str, str]) -> Style:
+    text = environment.get("SCDA_LOG") or "text"
+    if text not in ("text", "json"):
+        raise UsageError(f"SCDA_LOG is {text!r}; expected text or json")
+    return "json" if text == "json" else "text"
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

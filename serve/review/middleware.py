@@ -1,15 +1,14 @@
 """The middleware of the review page: requests must be local and know the token."""
 
 import hmac
-from urllib.parse import urlsplit
 
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from scda.serve.web.headers import with_headers
+from scda.serve.web.hosts import is_allowed
 
-_LOCAL = ("127.0.0.1", "localhost", "::1")
 _MAX_BODY = 64 * 1024  # bytes; the requests of the page are far shorter
 
 
@@ -41,7 +40,7 @@ class ReviewMiddleware:
 def _refusal(request: Request) -> JSONResponse | None:
     """Return the refusal of a request with the right token, or None if it is allowed."""
     host = request.headers.get("host", "")
-    if _hostname(host) not in _LOCAL:  # another name that resolves to this machine: DNS rebinding
+    if not is_allowed(host):
         return JSONResponse({"error": "open this page by its local address, http://127.0.0.1"}, 403)
     if request.method != "POST":
         return None
@@ -55,10 +54,3 @@ def _refusal(request: Request) -> JSONResponse | None:
             {"error": f"expected a Content-Length of at most {_MAX_BODY} bytes"}, 413
         )
     return None
-
-
-def _hostname(host: str) -> str | None:
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None

@@ -16,12 +16,12 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
 from scda.models.session import Session
-from scda.serve.http.command import serve_command
 from scda.serve.http.settings import Settings
 from scda.serve.labelling import label as label_module
 from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.pipeline import running_batches
 from scda.serve.labelling.ray.cluster import threads_of_worker
+from scda.serve.workers.command import serve
 from tests.bundles import picture
 from tests.conftest import Scda
 
@@ -84,7 +84,7 @@ def test_a_server_has_no_more_processes_than_the_machine_can_use(
     hostile_bundle: Path, workers: int
 ) -> None:
     with pytest.raises(UsageError, match=r"workers: expected at most \d+ on this machine"):
-        serve_command(hostile_bundle, workers=workers, port=1)
+        serve(hostile_bundle, workers=workers, port=1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import pytest
 from scda.adapt.cli.streams import OutputClosed, _Stream
 from scda.models.cache import user_cache
 from scda.models.errors import UsageError
-from scda.serve.http.command import serve_command
 from tests.conftest import Scda, TinyData
 
 PROGRAM = r"""
@@ -156,17 +155,6 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_the_option(
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert "choose another folder with --cache" in done.stderr
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("home", HOMES)
-def test_a_server_without_a_home_names_the_variable(
-    hostile_bundle: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    home: Callable[[pytest.MonkeyPatch], None],
-) -> None:
-    home(monkeypatch)
-    with pytest.raises(UsageError, match=r"set BENTOML_HOME to a folder that can be written"):
-        serve_command(hostile_bundle, port=39_417)
 
 
 def test_a_relative_cache_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

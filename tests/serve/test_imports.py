@@ -63,7 +63,7 @@ print(label(predictor, [images], [str(out)]).labels)
 
 async def ask():
     transport = httpx.ASGITransport(create_app(predictor, Settings(bundle=bundle)))
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         data = (images / "x.jpg").read_bytes()
         return (await client.post("/v1/predict", content=data)).json()["label"]
 

@@ -10,6 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction
 from scda.serve.http.errors import RequestError
+from scda.serve.http.health import check_ready
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.v2.requests import HEADER_LENGTH, InferRequest, read_request
 from scda.serve.http.v2.schema import (
@@ -73,10 +74,11 @@ def _serve_metadata(app: FastAPI, queue: InferenceQueue) -> None:
         """Say that the server runs."""
         return Live(live=True)
 
-    @app.get("/v2/health/ready", response_model=Ready, name="server_ready")
+    @app.get("/v2/health/ready", response_model=Ready, responses=ERRORS, name="server_ready")
     @app.get(f"{_MODEL_PATH}/ready", response_model=Ready, responses=ERRORS, name="model_ready")
-    async def ready() -> Ready:
+    async def ready(request: Request) -> Ready:
         """Say that predictions are answered."""
+        check_ready(request.app)
         return Ready(ready=True)
 
     @app.get(_MODEL_PATH, response_model=ModelMetadata, responses=ERRORS, name="model_metadata")

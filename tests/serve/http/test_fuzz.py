@@ -38,7 +38,7 @@ class Asker:
 
     def __init__(self, predictor: Predictor, limits: Settings) -> None:
         transport = httpx.ASGITransport(app=create_app(predictor, limits))
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://here")
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> "Asker":

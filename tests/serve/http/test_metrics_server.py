@@ -82,4 +82,4 @@ def test_an_endless_body_is_cut_and_the_connection_closed(server: Server) -> Non
         answer = connection.recv(65536)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close\r\n" in answer.lower()
-    assert sent < 50 * MAX_BYTES  # what the two systems' buffers hold is on its way already
+    assert sent < 200 * MAX_BYTES  # what the two systems' buffers hold is on its way already

@@ -147,7 +147,7 @@ def test_it_waits_in_the_same_queue(bundle: Path) -> None:
 
     async def three() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             routes = ("/v1/predict", "/v1/nearest", "/v1/nearest")
             return await asyncio.gather(*(client.post(route, content=RED) for route in routes))
 
