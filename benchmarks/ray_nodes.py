@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from scda.models.bundle import bundle_folder
 from scda.models.folders import walk
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.labelling import decode_worker
+from scda.serve.decoding import worker
 from scda.serve.labelling.label import label
 from scda.serve.labelling.ray.cluster import ray_cluster
 from scda.serve.labelling.ray.engine import label_on_ray
@@ -105,7 +105,7 @@ def _workers() -> Iterator[Pair]:
     """Yield each worker with its decoding process."""
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended
-            if decode_worker.__name__ in process.cmdline():
+            if worker.__name__ in process.cmdline():
                 yield process, psutil.Process(process.ppid())
 
 

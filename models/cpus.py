@@ -31,16 +31,19 @@ def num_workers(asked: int, pieces: int) -> int:
 def _quotas() -> list[float]:
     """Return the quotas that hold for this process, in CPUs."""
     try:
-        return [quota for group in _groups() if (quota := _quota(group)) is not None]
+        return [quota for group in control_groups("cpu") if (quota := _quota(group)) is not None]
     except ValueError:  # files of another form
         return []
 
 
-def _groups() -> Iterator[Path]:
-    """Yield the folder of every control group whose CPU quota holds for this process.
+def control_groups(controller: str) -> Iterator[Path]:
+    """Yield the folder of every control group whose limits hold for this process.
 
-    A quota holds for all groups inside its own, so that a group is followed by its parents, up to
+    A limit holds for all groups inside its own, so that a group is followed by its parents, up to
     the one that the container sees. Version 1 has a tree per controller, version 2 one tree.
+
+    Args:
+        controller: What is limited, such as `cpu` or `memory`.
 
     Source: cgroups(7) and proc_pid_mountinfo(5).
     """
@@ -49,11 +52,11 @@ def _groups() -> Iterator[Path]:
         mount, _, file_system = line.partition(" - ")
         _, _, _, root, point, *_ = mount.split(" ")
         kind, _, options = file_system.split(" ", 2)
-        controller = "" if kind == "cgroup2" else "cpu"
-        of_cpus = kind == "cgroup2" or (kind == "cgroup" and "cpu" in options.split(","))
-        if not of_cpus or controller not in own:
+        limits = kind == "cgroup2" or (kind == "cgroup" and controller in options.split(","))
+        tree = "" if kind == "cgroup2" else controller
+        if not limits or tree not in own:
             continue
-        group = PurePosixPath(own[controller])
+        group = PurePosixPath(own[tree])
         # The mount may begin at the container's group, while the path begins at the host's.
         inside = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
         folder = Path(point) if ".." in inside.parts else Path(point, inside)

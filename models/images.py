@@ -6,22 +6,23 @@ an animation is read as its first frame. Colour profiles are ignored.
 
 import io
 import os
-import re
 import stat
 import struct
 import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import ExifTags, Image, ImageFile
+from PIL import ExifTags, Image
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.errors import ImageError
 from scda.models.foreign import describe
+from scda.models.headers.jpeg import check_jpeg
+from scda.models.headers.jpeg2000 import check_jpeg2000
 from scda.models.limits import LIMITS, MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
-MAX_SCANS = 100  # scans of a JPEG; each may take as long as the whole image; libtiff's limit, too
 MAX_PLAIN_BYTES = 16 * 2**20  # size of a PPM in text form, of which Pillow reads 2.5 MB per second
 
 MAX_READS = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
@@ -59,8 +59,8 @@ _DECODE_ERRORS = (
 )
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 _PLAIN = (b"P1", b"P2", b"P3")
-_SCAN, _END = b"\xff\xda", b"\xff\xd9"
-_JPEG_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]")  # not a stuffed byte, not a restart
+_END = b"\xff\xd9"
+_STRIP = 2**20  # pixels that are converted at once; a whole image would take three times its size
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -165,6 +165,8 @@ def decode(image: Image.Image, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         return _to_rgb(_upright(image))
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
+    except MemoryError as error:
+        raise ImageError("cannot_decode", "decoding needs more memory than there is") from error
     except _DECODE_ERRORS as error:
         raise ImageError("cannot_decode", f"damaged {image.format}: {_one_line(error)}") from None
 
@@ -175,9 +177,10 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     Raises:
         ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
     """
-    if not data:
-        raise ImageError("empty", "the file is empty")
-    factory = _factory(data)
+    name = image_format(data)
+    if name == "JPEG2000":  # its header lies in two places, of which Pillow reads one
+        check_jpeg2000(data, max_pixels=max_pixels)
+    factory, _ = Image.OPEN[name]
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
         image = factory(BoundedReader(data), "")
@@ -188,23 +191,27 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
         raise ImageError("cannot_decode", f"damaged header: {_one_line(error)}") from None
     if pixels > max_pixels:
         raise ImageError("too_many_pixels", f"{pixels:,} pixels; the limit is {max_pixels:,}")
+    if isinstance(image, JpegImageFile):
+        check_jpeg(data, pixels, max_pixels=max_pixels)
     _check_markers(image, data)
     return image
 
 
-def _factory(data: bytes) -> Callable[[IO[bytes], str], ImageFile.ImageFile]:
-    """Return the reader of Pillow that accepts a file beginning as this one does.
+def image_format(data: bytes) -> str:
+    """Return the one of `FORMATS` that a file begins like; its header is not read.
 
     Raises:
-        ImageError: If none of `FORMATS` accepts it.
+        ImageError: With code `empty` or `not_an_image`, or `cannot_decode` for HEIC.
     """
+    if not data:
+        raise ImageError("empty", "the file is empty")
     Image.init()
     prefix = data[:16]
     for name in FORMATS:
         factory, accepts = Image.OPEN.get(name, (None, None))  # a build may lack a format
         # An accept function may return a text: it recognises the format but cannot open it.
         if factory and accepts and accepts(prefix) is True:
-            return factory
+            return name
     if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
         raise ImageError("cannot_decode", "HEIC is not supported; convert it to JPEG or PNG")
     formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
@@ -224,12 +231,6 @@ def _pixels(image: Image.Image) -> int:
 
 def _check_markers(image: Image.Image, data: bytes) -> None:
     """Refuse images that some decoders accept: endless work, or a missing end."""
-    # Counting the marker is quick and rarely too high; only then the scans are parsed.
-    many_scans = isinstance(image, JpegImageFile) and data.count(_SCAN) > MAX_SCANS
-    if many_scans and _scans(data) > MAX_SCANS:
-        raise ImageError(
-            "cannot_decode", f"JPEG with more than {MAX_SCANS} scans; save it as a baseline JPEG"
-        )
     if data[:2] in _PLAIN and len(data) > MAX_PLAIN_BYTES:
         raise ImageError(
             "cannot_decode",
@@ -238,16 +239,6 @@ def _check_markers(image: Image.Image, data: bytes) -> None:
     # A file cut between two tiles would decode, with black in place of the rest.
     if image.format == "JPEG2000" and _END not in data:
         raise ImageError("cannot_decode", "damaged JPEG2000: the end of the file is missing")
-
-
-def _scans(jpeg: bytes) -> int:
-    """Return the number of scans of a JPEG; data appended behind its end is ignored."""
-    scans, position = 0, 2
-    while (marker := _JPEG_MARKER.search(jpeg, position)) and marker[0] != _END:
-        scans += marker[0] == _SCAN
-        length = jpeg[marker.end() : marker.end() + 2]
-        position = marker.end() + int.from_bytes(length)
-    return scans
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -264,16 +255,32 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        return _from_16_bit(image)
+        return _in_strips(image, _from_16_bit)
     if image.mode in ("I", "F"):
         raise ImageError(
             "cannot_decode", f"{image.format} with 32-bit pixels; expected 8 or 16 bits"
         )
     if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
+        return _in_strips(image, _on_white)
     return image.convert("RGB")
+
+
+def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """Return the image as `convert` returns each strip of its rows."""
+    width, height = image.size
+    rows = max(1, _STRIP // width)
+    if rows >= height:
+        return convert(image)
+    whole = Image.new("RGB", image.size)
+    for top in range(0, height, rows):
+        strip = image.crop((0, top, width, min(height, top + rows)))
+        whole.paste(convert(strip), (0, top))
+    return whole
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    white = Image.new("RGBA", image.size, "white")
+    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
 
 
 def _from_16_bit(image: Image.Image) -> Image.Image:

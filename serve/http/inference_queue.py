@@ -3,26 +3,37 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 
-from scda.models.errors import ImageError
-from scda.models.images import read_image
+from scda.models.errors import DataError, ImageError
+from scda.models.limits import ImageLimits
 from scda.models.predictor import ActiveNames
+from scda.models.preprocess import Preprocessing
+from scda.serve.decoding.cheap import prepare_cheap
+from scda.serve.decoding.decoders import CostlyImages
+from scda.serve.decoding.limits import ProcessLimits
 from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.model import Inference, ServedModel
 from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.settings import Settings
-from scda.serve.imaging import Answer, Prepared, prepare
+from scda.serve.http.turns import Turns
+from scda.serve.imaging import Answer, Prepared
 
 logger = logging.getLogger(__name__)
+_COSTLY_WAIT = 8.0  # seconds that a costly image waits for its turn
+_COSTLY_PATIENCE = 20.0  # seconds that decoding it may take; the time limit is above the sum
+_NICENESS = 10  # cheap images come first
 
 
 class InferenceQueue:
-    """Decodes images on several threads and passes them to the served model.
+    """Decodes images and passes them to the served model.
+
+    Cheap images are decoded on several threads. Costly ones are decoded in processes, so that they
+    can neither take all memory, nor keep cheap ones waiting.
 
     Attributes:
         models: The model that is served.
@@ -32,7 +43,18 @@ class InferenceQueue:
     def __init__(self, models: ModelSwitch, settings: Settings, metrics: Metrics) -> None:
         """Create an empty queue."""
         self.models, self.settings, self._metrics = models, settings, metrics
-        self._decoders = ThreadPoolExecutor(settings.parallel, "scda-decode")
+        self._limits = ImageLimits(max_bytes=settings.max_bytes, max_pixels=settings.max_pixels)
+        self._cheap = ThreadPoolExecutor(settings.parallel, "scda-decode")
+        self._costly_images = CostlyImages(
+            self._limits,
+            most=settings.parallel,
+            process=ProcessLimits.for_images(
+                self._limits, patience=_COSTLY_PATIENCE, niceness=_NICENESS
+            ),
+        )
+        at_once = self._costly_images.at_once
+        self._costly = ThreadPoolExecutor(at_once, "scda-costly")  # they wait for the processes
+        self._cheap_turns, self._costly_turns = Turns(settings.parallel), Turns(at_once)
         self._in_flight = 0
 
     @asynccontextmanager
@@ -72,7 +94,8 @@ class InferenceQueue:
             images: The bytes of the files.
         """
         model.watcher.refresh()
-        infer = partial(self._infer_one, model, model.predictor.active_names)
+        request = object()
+        infer = partial(self._infer_one, model, model.predictor.active_names, request)
         # When a request times out, its images that have not started yet are cancelled.
         self._metrics.images_in_progress.inc(len(images))
         try:
@@ -81,11 +104,9 @@ class InferenceQueue:
             self._metrics.images_in_progress.dec(len(images))
 
     async def _infer_one(
-        self, model: ServedModel, naming: ActiveNames, data: bytes
+        self, model: ServedModel, naming: ActiveNames, request: object, data: bytes
     ) -> Inference | ImageError:
-        loop = asyncio.get_running_loop()
-        work = partial(self._prepare, model, data, time.monotonic())
-        prepared = await loop.run_in_executor(self._decoders, work)
+        prepared = await self._prepare(model, request, data)
         if isinstance(prepared, ImageError):
             return prepared
         try:
@@ -96,8 +117,42 @@ class InferenceQueue:
         self._metrics.count_image(inference.prediction)
         return inference
 
-    def _prepare(self, model: ServedModel, data: bytes, since: float) -> Prepared:
-        self._metrics.wait.labels("decode").observe(time.monotonic() - since)
-        read = partial(read_image, data, max_pixels=self.settings.max_pixels)
-        with self._metrics.decode.time():
-            return prepare(model.predictor.prepare, read)
+    async def _prepare(self, model: ServedModel, request: object, data: bytes) -> Prepared:
+        loop, preprocessing = asyncio.get_running_loop(), model.predictor.manifest.preprocessing
+        began = time.monotonic()
+        async with self._cheap_turns.turn(request):
+            self._metrics.wait.labels("decode").observe(time.monotonic() - began)
+            prepared = await loop.run_in_executor(
+                self._cheap, self._timed, self._prepare_cheap, preprocessing, data
+            )
+        if prepared is not None:
+            return prepared
+        try:
+            async with self._costly_turns.turn(request, patience=_COSTLY_WAIT):
+                prepared = await loop.run_in_executor(
+                    self._costly, self._timed, self._costly_images.prepare, preprocessing, data
+                )
+        except TimeoutError:
+            return ImageError(
+                "overloaded", "other images that take long are being decoded; try again later"
+            )
+        except DataError as error:
+            logger.error("%s", error)
+        if prepared is None:
+            return ImageError("internal", "internal error: no process to decode the image")
+        return prepared
+
+    def _prepare_cheap(self, preprocessing: Preprocessing, data: bytes) -> Prepared | None:
+        return prepare_cheap(preprocessing, [data], self._limits)[0]
+
+    def _timed(
+        self,
+        prepare: Callable[[Preprocessing, bytes], Prepared | None],
+        preprocessing: Preprocessing,
+        data: bytes,
+    ) -> Prepared | None:
+        began = time.perf_counter()
+        prepared = prepare(preprocessing, data)
+        if prepared is not None:
+            self._metrics.decode.observe(time.perf_counter() - began)
+        return prepared

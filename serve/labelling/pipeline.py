@@ -15,8 +15,8 @@ from scda.models.cpus import usable_cpus
 from scda.models.errors import ImageError
 from scda.models.predictor import TOP, Prediction, Predictor
 from scda.models.preprocess import Pixels
+from scda.serve.decoding.decoders import decoders
 from scda.serve.imaging import Prepared, valid_pixels, with_errors
-from scda.serve.labelling.decoders import decoders
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import DEFAULTS, Options
 

@@ -12,7 +12,7 @@ from scda.models.errors import GateError, ImageError, ScdaError, UsageError
 from scda.models.images import read_file
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import load_backbone
-from scda.serve.labelling.object_stores import read_stored
+from scda.serve.files.stored import read_stored
 from tests.bundles import picture
 from tests.conftest import Scda, TinyData
 from tests.nasty import png

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scda.models.errors import ImageError
-from scda.models.images import MAX_PLAIN_BYTES, MAX_SCANS, read_bytes, read_file, read_image
+from scda.models.headers.jpeg import MAX_SCANS
+from scda.models.images import MAX_PLAIN_BYTES, read_bytes, read_file, read_image
 from scda.models.limits import ImageLimits
 from tests.nasty import (
     COLOURS,

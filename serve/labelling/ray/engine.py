@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
+from scda.serve.files.stored import is_uri
 from scda.serve.labelling.journal import Job
 from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
-from scda.serve.labelling.object_stores import is_uri
 from scda.serve.labelling.outputs import DEFAULTS, Options
 from scda.serve.labelling.ray.attempts import start_attempts
 from scda.serve.labelling.ray.cluster import (

@@ -16,8 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from scda.models.errors import UsageError
+from scda.serve.files.stored import file_system_of, is_uri
 from scda.serve.labelling.file_lists import ListedFiles
-from scda.serve.labelling.object_stores import StoredFiles, file_system_of, is_uri
+from scda.serve.labelling.object_stores import StoredFiles
 from scda.serve.labelling.sources import FileSelection, LocalFiles
 
 # Files of a part, in batches. Small parts come first: they occupy every machine at once, and many

@@ -11,7 +11,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from scda.models.errors import UsageError
 from scda.models.files import TEMPORARY, write_atomically
-from scda.serve.labelling.object_stores import file_system_of
+from scda.serve.files.stored import file_system_of
 
 
 class OutputFolder:

@@ -11,19 +11,21 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 from starlette.types import Message
 
 from scda.models.bundle import NAMES
 from scda.models.images import read_image
+from scda.models.limits import ImageLimits
 from scda.models.predictor import Outputs, Predictor, load_predictor
-from scda.models.preprocess import Pixels
+from scda.models.preprocess import Pixels, Preprocessing
+from scda.serve.decoding.cheap import File, prepare_cheap
 from scda.serve.http.application import create_app
 from scda.serve.http.errors import STATUS
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.requests.exchange import DISCARD_BYTES
 from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
+from scda.serve.imaging import Prepared
 from tests.bundles import make_bundle, picture
 
 RED = picture("red")
@@ -348,11 +350,13 @@ def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(
 ) -> None:
     may_go_on, slow = threading.Event(), picture("blue")
 
-    def read(data: bytes, *, max_pixels: int) -> Image.Image:
-        assert data != slow or may_go_on.wait(10)
-        return read_image(data, max_pixels=max_pixels)
+    def prepare(
+        preprocessing: Preprocessing, files: Sequence[File], limits: ImageLimits
+    ) -> list[Prepared | None]:
+        assert list(files) != [slow] or may_go_on.wait(10)
+        return prepare_cheap(preprocessing, files, limits)
 
-    monkeypatch.setattr("scda.serve.http.inference_queue.read_image", read)
+    monkeypatch.setattr("scda.serve.http.inference_queue.prepare_cheap", prepare)
     app = app_for(predictor, threads=2, timeout_seconds=0.5)
 
     async def scenario() -> None:

@@ -19,8 +19,8 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
+from scda.serve.files.stored import file_system_of
 from scda.serve.labelling.label import label
-from scda.serve.labelling.object_stores import file_system_of
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine
 from scda.serve.labelling.ray.cluster import ray_cluster

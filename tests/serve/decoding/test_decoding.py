@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 from scda.models.errors import DataError, ImageError
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Preprocessing
+from scda.serve.decoding.cheap import prepare_cheap
+from scda.serve.decoding.decoder import Decoder, Job
+from scda.serve.decoding.decoders import decoders
 from scda.serve.imaging import Prepared
-from scda.serve.labelling import decode_worker
-from scda.serve.labelling.decoders import Decoder, decoders
 from scda.serve.labelling.journal import journal_path
 from scda.serve.labelling.label import label
 from tests.bundles import RGB, picture
@@ -53,8 +55,9 @@ def deadly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "images" / "die.jpg"
 
 
-def said(prepared: Prepared) -> str | bytes:
+def said(prepared: Prepared | None) -> str | bytes:
     # Here, where warnings are errors, the message may be another one.
+    assert prepared is not None
     return prepared.code if isinstance(prepared, ImageError) else prepared.tobytes()
 
 
@@ -80,7 +83,8 @@ def test_a_process_says_what_this_one_would(preprocessing: Preprocessing, tmp_pa
     paths = [tmp_path / name for name in (*files, odd, "none.jpg")]
     for path, data in zip(paths, [*files.values(), picture("red")], strict=False):
         path.write_bytes(data)
-    wanted = decode_worker.prepare_files(preprocessing, [*paths, tmp_path])
+    with decoders(preprocessing, 0) as decode:
+        wanted = decode([*paths, tmp_path])
     with decoders(preprocessing, 2) as decode:
         for _ in range(2):
             found = decode([*paths, tmp_path])
@@ -105,11 +109,14 @@ def test_a_process_that_somebody_kills_is_missed_by_no_file(
 ) -> None:
     path = tmp_path / "red.jpg"
     path.write_bytes(picture("red"))
-    (wanted,) = decode_worker.prepare_files(preprocessing, [path])
-    with Decoder(preprocessing) as decoder:
+    (wanted,) = prepare_cheap(preprocessing, [path])
+    assert wanted is not None
+    with closing(Decoder(Job())) as decoder:
         for _ in range(2):
             decoder._process.kill()
-            assert [said(found) for found in decoder.prepare([path, path])] == [said(wanted)] * 2
+            assert [said(found) for found in decoder.prepare(preprocessing, [path, path])] == [
+                said(wanted)
+            ] * 2
 
 
 def test_a_process_that_cannot_start_is_told(
@@ -127,13 +134,13 @@ def test_a_process_that_the_system_refuses_is_told(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/none")
     with pytest.raises(DataError, match=r"cannot start \(No such file .*--workers 0"):
-        Decoder(preprocessing)
+        Decoder(Job())
 
 
 def test_processes_end_with_the_work(preprocessing: Preprocessing) -> None:
-    with Decoder(preprocessing) as decoder:
+    with closing(Decoder(Job())) as decoder:
         process = decoder._process.pid
-        decoder.prepare([])
+        decoder.prepare(preprocessing, [])
         assert is_running(process)
     assert not is_running(process)
 
@@ -142,18 +149,18 @@ LABELLING = """
 import sys, time
 from pathlib import Path
 from scda.models.predictor import load_predictor
-from scda.serve.labelling import decoders
+from scda.serve.decoding import decoder
 from scda.serve.labelling.label import label
 
 bundle, images, out = map(Path, sys.argv[1:])
-started = decoders._started
+started = decoder._started
 
 def noted(*what):
     process = started(*what)
     print(process.pid, flush=True)
     return process
 
-decoders._started = noted
+decoder._started = noted
 
 def slowly(done, total, failed):
     print(done, flush=True)

@@ -1,0 +1,1 @@
+"""Decode images within limits of memory and time: cheap ones at once, others in processes."""
