@@ -14,6 +14,7 @@ from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
 from scda.serve.http.bodies.uploads import read_image_bytes, read_images
 from scda.serve.http.cors import allow_origins
+from scda.serve.http.document import complete
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
 from scda.serve.http.exemplar_route import serve_exemplars
 from scda.serve.http.health import HEALTH, serve_health
@@ -130,6 +131,7 @@ def create_app(
         serve_reload(app, models, reload)
     serve_page(app)
     serve_health(app)
+    complete(app, needs_key=keys.needed, public={*PUBLIC, *V2_HEALTH})
     return app
 
 

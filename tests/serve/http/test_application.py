@@ -265,6 +265,25 @@ def test_openapi_describes_every_route(app: FastAPI) -> None:
     assert {"200", "400", "401", "413", "415", "422", "429", "504"} <= set(post["responses"])
 
 
+def test_openapi_tells_of_the_key_the_headers_and_the_codes(
+    app: FastAPI, predictor: Predictor
+) -> None:
+    open_to_all = ask(app, "GET", "/docs.json").json()["paths"]
+    assert open_to_all["/v1/predict"]["post"]["security"] == []
+    key = {"Authorization": "Bearer secret"}
+    docs = ask(app_for(predictor, api_key="secret"), "GET", "/docs.json", headers=key).json()
+    assert docs["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
+    assert docs["components"]["schemas"]["Error"]["properties"]["code"]["enum"] == list(STATUS)
+    paths = docs["paths"]
+    assert paths["/v1/predict"]["post"]["security"] == [{"key": []}]
+    assert paths["/v2/health/live"]["get"]["security"] == paths["/"]["get"]["security"] == []
+    responses = paths["/v1/predict"]["post"]["responses"]
+    assert {"X-Request-Id", "Retry-After"} == responses["429"]["headers"].keys()
+    assert {"X-Request-Id"} == responses["200"]["headers"].keys()
+    exemplar = paths["/v1/exemplars/{class_id}/{n}"]["get"]["responses"]
+    assert "ETag" in exemplar["200"]["headers"].keys() & exemplar["304"]["headers"].keys()
+
+
 def test_a_key_is_wanted_everywhere(predictor: Predictor) -> None:
     app = app_for(predictor, api_key="sécret")
     for shown in ("", "Bearer", "Bearer wrong", "sécret", "Basic sécret", "Bearer sécretx"):
