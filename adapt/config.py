@@ -70,6 +70,13 @@ class TrainConfig:
         help="Inputs of the head F: whitened features, or those of the backbone.",
     )
 
+    backbone_statistics: str = option(
+        "auto",
+        panel="Model",
+        choices=("auto", "pretrained", "domain"),
+        help="Batch statistics of a frozen backbone; auto: those that bring the domains closer.",
+    )
+
     # Constant SGD, a new optimiser per stage.
     batch_size: int = option(
         32, panel="Training", minimum=2, maximum=4096, help="Number of images per domain and step."
@@ -278,17 +285,11 @@ class TrainConfig:
 
     def pretrain_length(self, num_known: int) -> int:
         """Return the number of pre-training steps: each known class is seen 640 times or more."""
-        seen = _SEEN_PER_CLASS * num_known
-        grown = max(_LEAST_PRETRAIN_STEPS, math.ceil(seen / self.batch_size))
+        grown = max(_LEAST_PRETRAIN_STEPS, math.ceil(_SEEN_PER_CLASS * num_known / self.batch_size))
         return self.pretrain_steps or grown
 
     def steps_of_round(self, num_target: int, num_classes: int) -> int:
-        """Return the number of retraining steps of a round.
-
-        Args:
-            num_target: Number of target images, M.
-            num_classes: Number of known and discovered classes, K + k*.
-        """
+        """Return the steps of a round for M target images and K + k* classes."""
         if self.round_steps:
             return self.round_steps
         if self.round_length == "target":

@@ -5,6 +5,7 @@ from typing import Any
 # The paper's text; docs/method.md says how what it leaves open is read.
 _PAPER: dict[str, Any] = {
     "backbone_lr_scale": 1.0,  # one learning rate for all that is trained
+    "backbone_statistics": "pretrained",
     "head_widths": (1024, 512, 256),
     "sampling": "shuffled",
     "batchnorm": "target",

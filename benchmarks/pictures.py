@@ -59,7 +59,7 @@ def _draw(options: argparse.Namespace) -> None:
     features = features_of([planned[name] for name in names], options.cache)
     for name in names:
         say(f"running {name} again")
-        inputs = runs.inputs_of(planned[name].lists, features)
+        inputs = features.inputs(planned[name])
         with threadpool_limits(1):
             predicted = runs.train(inputs, planned[name].config).rounds[-1]
         sheet = contact_sheet(rows_of(planned[name].lists, tasks[name], predicted), _MAX_BYTES)

@@ -24,6 +24,7 @@ RUN_FILES = (
     "metrics.jsonl",
     "rejected.csv",
     "report.html",
+    "statistics.safetensors",
     "tensorboard",
 )
 

@@ -171,6 +171,33 @@ def read_data(
     )
 
 
+def with_features(data: Data, source: Labelled, target: Tensor, backbone: Backbone) -> Data:
+    """Return the data with the features of another backbone for the same images."""
+    fingerprint = {**data.fingerprint, "backbone of the target": backbone.id}
+    return dataclasses.replace(data, source=source, target=target, fingerprint=fingerprint)
+
+
+def features_again(
+    images: Images, backbone: Backbone, job: Job, reporter: Reporter, what: str
+) -> torch.Tensor | None:
+    """Return the features (N, D_backbone) of images that were read before, by another backbone.
+
+    Args:
+        images: Files and the digests of their contents.
+        backbone: Frozen backbone.
+        job: Folders and configuration.
+        reporter: Reporter of progress.
+        what: Name of this piece of work.
+
+    Returns:
+        None if an image is lost meanwhile, and its features are not in the cache.
+    """
+    found = _extract(images.paths, backbone, job, reporter, what)
+    recorded = dict(zip(images.names(), images.digests, strict=True))
+    found = restore_lost(found, images.root, recorded, _lookup(job, backbone))
+    return torch.from_numpy(found.features) if found.digests == list(images.digests) else None
+
+
 def _warn_of_names(names: Iterable[str], reporter: Reporter) -> None:
     ours = [name for name in names if _OUR_NAMES.fullmatch(name)]
     if ours:

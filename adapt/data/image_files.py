@@ -2,9 +2,10 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 from PIL import Image
 
@@ -41,6 +42,17 @@ class Images:
     def names(self) -> list[str]:
         """Return the paths relative to the folder, with `/` between folders."""
         return [path.relative_to(self.root).as_posix() for path in self.paths]
+
+    def only(self, paths: Sequence[Path]) -> Self:
+        """Return these of the files, in the order of the feature matrix."""
+        wanted = set(paths)
+        rows = [row for row, path in enumerate(self.paths) if path in wanted]
+        return replace(
+            self,
+            paths=[self.paths[row] for row in rows],
+            digests=[self.digests[row] for row in rows] if self.digests else (),
+            stamps=[self.stamps[row] for row in rows] if self.stamps else (),
+        )
 
     def read(self, row: int) -> Image.Image:
         """Return the image of a row.

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from scda.adapt.data.domain_statistics import DomainStatistics
 from scda.adapt.data.features import Extracted
 from scda.adapt.data.scan import Rejected
 
@@ -25,6 +26,8 @@ class Recorded:
 
     source: Digests = field(default_factory=dict)
     target: Digests = field(default_factory=dict)
+    # Of the backbone in each domain, empty if those of its pre-training stayed; None: not recorded.
+    statistics: Mapping[str, DomainStatistics] | None = None
 
 
 def restore_lost(found: Extracted, root: Path, recorded: Digests, cached: Lookup) -> Extracted:

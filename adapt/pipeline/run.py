@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -10,7 +11,12 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.dataset import Data, job_backbone, read_data
+from scda.adapt.data.dataset import Data, job_backbone, read_data, with_features
+from scda.adapt.data.domain_statistics import (
+    DomainStatistics,
+    read_statistics,
+    write_statistics,
+)
 from scda.adapt.data.feature_cache import check_cache
 from scda.adapt.data.job import Job, check_job
 from scda.adapt.data.recorded import DOMAINS, LOST, Recorded
@@ -23,6 +29,7 @@ from scda.adapt.export.final_model import FinalModel, final_model
 from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
+from scda.adapt.pipeline.statistics import Chosen, choose_statistics
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, check_run, clear, open_run, read_config, settle_config
 from scda.adapt.runs.images_table import read_images, write_images
@@ -95,10 +102,12 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         folder = main(lambda: stack.enter_context(opened))
         recorded = main(lambda: _recorded(job, folder))
         data = read_data(job, source, target, backbone, reporter, recorded)
-        if main(lambda: _settle_inputs(job, folder, data)):
+        chosen = choose_statistics(job, data, backbone, reporter, recorded)
+        data = with_features(data, chosen.source, chosen.target, chosen.backbone)
+        if main(lambda: _settle_inputs(job, folder, data, chosen)):
             return _finished(folder, reporter) if distributed.is_main() else None
         _warn_of_rejected(folder, data.rejected, reporter)
-        run = _Run(job, folder, data, backbone, reporter, started)
+        run = _Run(job, folder, data, chosen.backbone, reporter, started)
         adapted = _adapt(run)
         if adapted is None:
             return None
@@ -116,7 +125,15 @@ def _recorded(job: Job, folder: RunFolder) -> Recorded:
         return Recorded()
     before, recorded = read_config(folder), read_images(folder.images)
     is_same = {name: before.get(name) == str(getattr(job, name).resolve()) for name in DOMAINS}
-    return Recorded(**{name: getattr(recorded, name) for name in DOMAINS if is_same[name]})
+    same = {name: getattr(recorded, name) for name in DOMAINS if is_same[name]}
+    return Recorded(
+        **same, statistics=_recorded_statistics(folder) if all(is_same.values()) else None
+    )
+
+
+def _recorded_statistics(folder: RunFolder) -> Mapping[str, DomainStatistics] | None:
+    """Return the choice of a run whose images have been recorded, which is when it is written."""
+    return read_statistics(folder.statistics) if folder.images.is_file() else None
 
 
 def _check(job: Job) -> None:
@@ -132,12 +149,14 @@ def _num_parts(job: Job, source: SourceFiles, target: TargetFiles, backbone: Bac
     return images * backbone.passes // distributed.world_size() + steps
 
 
-def _settle_inputs(job: Job, folder: RunFolder, data: Data) -> bool:
+def _settle_inputs(job: Job, folder: RunFolder, data: Data, chosen: Chosen) -> bool:
     """Write what the run is made from, or compare it; return whether the run is finished."""
     if job.overwrite:
         clear(folder)  # not earlier: unusable images must not cost the previous run
     settle_config(folder, job.config, data.fingerprint, environment(job))
     if not folder.images.is_file():
+        if chosen.statistics:
+            write_statistics(folder.statistics, **chosen.statistics)
         write_images(folder.images, data.source_images, data.target_images)
     if (folder.bundle / MANIFEST).is_file() and folder.report.is_file():
         return True

@@ -82,6 +82,11 @@ class RunFolder:
         return self.root / "images.csv"
 
     @property
+    def statistics(self) -> Path:
+        """Statistics of the backbone in each domain, if they replace those of its pre-training."""
+        return self.root / "statistics.safetensors"
+
+    @property
     def rejected(self) -> Path:
         """Table with one row per unusable file."""
         return self.root / "rejected.csv"

@@ -33,7 +33,7 @@ def read_images(path: Path) -> Recorded:
         except (KeyError, TypeError, csv.Error) as error:
             advice = "remove it, or start again with --overwrite"
             raise GateError(f"{path}: damaged: {error!r}; {advice}") from None
-    return Recorded(**recorded)
+    return Recorded(recorded["source"], recorded["target"])
 
 
 def _rows(**domains: Images) -> Iterator[tuple[str, str, str]]:

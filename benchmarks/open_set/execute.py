@@ -4,16 +4,22 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, inputs_of, one_thread
 from scda.adapt.data.dataset import job_backbone
+from scda.adapt.data.domain_statistics import domain_statistics
 from scda.adapt.data.features import extract
+from scda.adapt.pipeline.statistics import Chosen, adapts_statistics, choose
 from scda.models.errors import DataError
+from scda.models.networks.backbones import Backbone
 
 
 def say(line: str) -> None:
@@ -21,26 +27,53 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def features_of(runs: Sequence[Run], cache: Path) -> dict[Path, NDArray[np.float32]]:
+@dataclass(frozen=True)
+class Computed:
+    """The backbone's features of images by their paths, and the cache that they come from."""
+
+    features: dict[Path, NDArray[np.float32]]
+    cache: Path
+
+    def inputs(self, run: Run) -> Inputs:
+        """Return the inputs of a run, with the statistics that `scda-adapt train` would choose."""
+        inputs = inputs_of(run.lists, self.features)
+        if not adapts_statistics(run.config):
+            return inputs
+        paths = (list(run.lists.source), list(run.lists.target))
+        backbone = job_backbone(run.config)
+        both = [domain_statistics(sorted(of), backbone, cache_folder=self.cache) for of in paths]
+        found = [statistics for statistics in both if statistics]
+        statistics = dict(zip(("source", "target"), found, strict=True)) if all(both) else {}
+
+        def features(of: list[Path], adapted: Backbone, domain: str) -> Tensor:
+            return torch.from_numpy(extract(of, adapted, cache_folder=self.cache).features)
+
+        always = run.config.backbone_statistics == "domain"
+        offered = Chosen(inputs.source, inputs.target, backbone, statistics)
+        chosen = choose(offered, paths, features, always=always)
+        return Inputs(chosen.source, chosen.target)
+
+
+def features_of(runs: Sequence[Run], cache: Path) -> Computed:
     """Return the backbone's features of every image that a run needs."""
     if not runs:
-        return {}
+        return Computed({}, cache)
     paths = sorted({path for run in runs for path in run.lists.source + run.lists.target})
     say(f"features of {len(paths)} images")
     extracted = extract(paths, job_backbone(runs[0].config), cache_folder=cache)
     if extracted.rejected:
         raise DataError(f"{extracted.rejected[0].path}: {extracted.rejected[0].message}")
-    return dict(zip(extracted.paths, extracted.features, strict=True))
+    return Computed(dict(zip(extracted.paths, extracted.features, strict=True)), cache)
 
 
 def records_of(
     runs: Sequence[Run],
-    features: dict[Path, NDArray[np.float32]],
+    features: Computed,
     measure: Callable[[Run, Inputs], Record],
     jobs: int,
 ) -> Iterator[Record]:
     """Yield the record of every run as it ends; `jobs` is the number of processes."""
-    work = ((run, inputs_of(run.lists, features)) for run in runs)
+    work = ((run, features.inputs(run)) for run in runs)
     if jobs == 1:
         one_thread()
         for run, inputs in work:

@@ -85,10 +85,11 @@ def load_backbone(
         _load(part, file, image_size, notify)
         for part, file in zip(name.split(JOIN), files, strict=True)
     ]
-    return _side_by_side(parts) if len(parts) > 1 else parts[0]
+    return side_by_side(parts) if len(parts) > 1 else parts[0]
 
 
-def _side_by_side(parts: Sequence[Backbone]) -> Backbone:
+def side_by_side(parts: Sequence[Backbone]) -> Backbone:
+    """Return one backbone whose features are those of all parts, each of length 1."""
     preprocessing = parts[-1].preprocessing
     for part in parts[-2::-1]:
         preprocessing = replace(part.preprocessing, below=preprocessing)

@@ -1,0 +1,145 @@
+"""A backbone with the statistics of one domain, from a sample of its images."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from scda.adapt.runtime.threads import one_thread
+from scda.models.errors import GateError, ImageError
+from scda.models.files import write_atomically
+from scda.models.images import read_bytes, read_image
+from scda.models.limits import LIMITS, ImageLimits
+from scda.models.networks.backbones import Backbone, side_by_side
+from scda.models.networks.statistics import (
+    Statistics,
+    batch_statistics,
+    has_statistics,
+    with_statistics,
+)
+from scda.models.preprocess import Pixels
+
+SAMPLE = 512  # images; fewer leave the variance of rarely active channels uncertain
+_BATCH = 64
+_LEAST = 8  # images; fewer say little about a domain
+
+T = TypeVar("T")
+DomainStatistics = Mapping[str, Statistics]  # of each backbone by its id
+
+
+def evenly(values: Sequence[T], count: int) -> list[T]:
+    """Return `count` of the values, evenly spaced in their order; all if there are fewer."""
+    count = min(count, len(values))
+    return [values[number * len(values) // count] for number in range(count)]
+
+
+def domain_statistics(
+    paths: Sequence[Path], backbone: Backbone, *, cache_folder: Path, limits: ImageLimits = LIMITS
+) -> DomainStatistics | None:
+    """Return the statistics of a sample of the images; None if there are too few.
+
+    They depend on the content of the images, and not on the number of threads; the folder of the
+    feature cache keeps them.
+
+    Args:
+        paths: Image files of the domain; those that cannot be read are passed over.
+        backbone: Frozen backbone, on the CPU; each of several is taken by itself.
+        cache_folder: Folder that keeps them between runs.
+        limits: The largest image that is read.
+    """
+    files = [data for path in evenly(paths, SAMPLE) if (data := _bytes(path, limits)) is not None]
+    if len(files) < _LEAST:
+        return None
+    found = {}
+    for part in backbone.parts or (backbone,):
+        if not has_statistics(part):
+            continue
+        cached = _cache_path(cache_folder, part, files)
+        statistics = _read(cached)
+        if statistics is None:
+            with one_thread():
+                statistics = batch_statistics(part, _batches(files, part, limits))
+            cache_folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(cached, save(dict(statistics)))
+        found[part.id] = statistics
+    return found or None
+
+
+def domain_backbone(backbone: Backbone, statistics: DomainStatistics) -> Backbone:
+    """Return the backbone with the statistics of a domain, as `domain_statistics` returns them."""
+    if backbone.parts:
+        return side_by_side([domain_backbone(part, statistics) for part in backbone.parts])
+    found = statistics.get(backbone.id)
+    return backbone if found is None else with_statistics(backbone, found)
+
+
+def write_statistics(path: Path, **domains: DomainStatistics) -> None:
+    """Write the statistics of each domain to a safetensors file."""
+    tensors = {
+        f"{domain}/{backbone}/{name}": tensor
+        for domain, of_domain in domains.items()
+        for backbone, statistics in of_domain.items()
+        for name, tensor in statistics.items()
+    }
+    write_atomically(path, save(tensors))
+
+
+def read_statistics(path: Path) -> dict[str, dict[str, dict[str, Tensor]]]:
+    """Return the statistics of each domain; nothing if there is no such file.
+
+    Raises:
+        GateError: If it is damaged.
+    """
+    if not path.is_file():
+        return {}
+    found: dict[str, dict[str, dict[str, Tensor]]] = {}
+    try:
+        for key, tensor in load(path.read_bytes()).items():
+            domain, backbone, name = key.split("/", 2)
+            found.setdefault(domain, {}).setdefault(backbone, {})[name] = tensor
+    except (ValueError, SafetensorError) as error:
+        raise GateError(f"{path}: damaged: {error}; start again with --overwrite") from None
+    return found
+
+
+def _bytes(path: Path, limits: ImageLimits) -> bytes | None:
+    try:
+        return read_bytes(path, max_bytes=limits.max_bytes)
+    except ImageError:
+        return None
+
+
+def _batches(files: Sequence[bytes], backbone: Backbone, limits: ImageLimits) -> Iterator[Tensor]:
+    """Yield the readable images in batches of which each is a sample of all, as pixels."""
+    count = max(1, len(files) // _BATCH)
+    for number in range(count):
+        # Files come by class, so that a batch takes every n-th one.
+        images = [_pixels(data, backbone, limits) for data in files[number::count]]
+        readable = [pixels for pixels in images if pixels is not None]
+        if readable:
+            yield torch.from_numpy(np.stack(readable))
+
+
+def _pixels(data: bytes, backbone: Backbone, limits: ImageLimits) -> Pixels | None:
+    try:
+        return backbone.preprocessing.apply(read_image(data, max_pixels=limits.max_pixels))
+    except ImageError:
+        return None
+
+
+def _cache_path(folder: Path, backbone: Backbone, files: Sequence[bytes]) -> Path:
+    digest = hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files)).hexdigest()
+    return folder / f"{backbone.id}-{backbone.preprocessing.id}-{digest[:16]}.safetensors"
+
+
+def _read(path: Path) -> Statistics | None:
+    try:
+        return load(path.read_bytes())
+    except (OSError, SafetensorError):  # not there, or damaged: it can be computed once more
+        return None

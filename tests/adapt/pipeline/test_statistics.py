@@ -1,0 +1,100 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from scda.adapt.config import TrainConfig
+from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.job import Job
+from scda.adapt.pipeline.run import train
+from scda.adapt.pipeline.statistics import Chosen, adapts_statistics, choose
+from scda.adapt.runs.folder import RunFolder
+from scda.adapt.runtime.progress import Reporter
+from scda.models.bundle import Manifest
+from scda.models.networks.backbones import Backbone, load_backbone
+from scda.models.networks.statistics import batch_statistics
+from tests.adapt.discovery.two_domains import WIDTH, groups
+from tests.conftest import TinyData
+
+CLASSES, EACH = [0, 1, 2, 3], 30
+PATHS = ([Path(f"s{i}") for i in range(120)], [Path(f"t{i}") for i in range(120)])
+
+
+@pytest.fixture(scope="module")
+def offered(tiny: TinyData) -> Chosen:
+    """Domains that lie far apart: every class of the target is moved its own way."""
+    backbone = load_backbone("conv4", weights=tiny.weights)
+    pixels = torch.full((8, 32, 32, 3), 30, dtype=torch.uint8)
+    statistics = {backbone.id: batch_statistics(backbone, [pixels])}
+    source, labels = groups(CLASSES, EACH, shift=0, seed=0)
+    target, numbers = groups(CLASSES, EACH, shift=0, seed=1)
+    moved = torch.randn((4, WIDTH), generator=torch.Generator().manual_seed(0))
+    return Chosen(
+        Labelled(torch.from_numpy(source), torch.from_numpy(labels)),
+        torch.from_numpy(target) + 6 * moved[torch.from_numpy(numbers)],
+        backbone,
+        {"source": statistics, "target": statistics},
+    )
+
+
+def near(paths: list[Path], backbone: Backbone, domain: str) -> Tensor:
+    return torch.from_numpy(groups(CLASSES, EACH, shift=0, seed=2 + (domain == "target"))[0])
+
+
+def test_statistics_that_bring_the_domains_closer_are_taken(offered: Chosen) -> None:
+    chosen = choose(offered, PATHS, near)
+    assert chosen.statistics == offered.statistics
+    assert torch.equal(chosen.source.features, near([], offered.backbone, "source"))
+    assert torch.equal(chosen.target, near([], offered.backbone, "target"))
+    assert chosen.backbone.id != offered.backbone.id
+    assert torch.equal(chosen.source.labels, offered.source.labels)
+
+
+def test_others_are_not_taken_unless_they_are_asked_for(offered: Chosen) -> None:
+    close = choose(offered, PATHS, near)
+    both = replace(close, backbone=offered.backbone)
+
+    def far(paths: list[Path], backbone: Backbone, domain: str) -> Tensor:
+        return offered.source.features if domain == "source" else offered.target
+
+    kept = choose(both, PATHS, far)
+    assert kept == replace(both, statistics={})
+    asked = choose(both, PATHS, far, always=True)
+    assert torch.equal(asked.target, offered.target)
+    assert asked.statistics == offered.statistics
+
+
+def test_a_lost_image_keeps_the_statistics_of_the_pretraining(offered: Chosen) -> None:
+    assert choose(offered, PATHS, lambda *_: None) == replace(offered, statistics={})
+    assert choose(offered, PATHS, lambda *_: None, always=True).statistics == {}
+
+
+def test_a_backbone_that_learns_has_statistics_of_its_own() -> None:
+    assert adapts_statistics(TrainConfig())
+    assert not adapts_statistics(TrainConfig(finetune="last"))
+    assert not adapts_statistics(TrainConfig.from_preset("paper"))
+
+
+def trained(job: Job) -> Manifest:
+    with Reporter(quiet=True) as reporter:
+        result = train(job, reporter)
+    assert result
+    return result.manifest
+
+
+def test_a_run_with_the_statistics_of_the_domains_is_resumed_with_them(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    options = {"backbone_statistics": "domain", "rounds": 1, "pretrain_steps": 20}
+    job = tiny.job(tmp_path / "run", **options)
+    manifest = trained(job)
+    run = RunFolder(job.out)
+    assert run.statistics.is_file()
+    pretrained = {**options, "backbone_statistics": "pretrained"}
+    other = trained(tiny.job(tmp_path / "other", **pretrained))
+    assert other.id != manifest.id
+    assert not RunFolder(tmp_path / "other").statistics.exists()
+    run.report.unlink()  # so that it is resumed, with the checkpoint of its last round
+    assert trained(replace(job, resume=True)).id == manifest.id
