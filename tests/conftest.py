@@ -1,4 +1,5 @@
 import dataclasses
+import logging
 import signal
 import subprocess
 import sys
@@ -92,6 +93,17 @@ def picture(name: str, generator: np.random.Generator, *, light: float) -> Image
     else:
         draw.ellipse((x - r, y - r, x + r, y + r), outline=colour, width=4)
     return image
+
+
+@pytest.fixture(autouse=True)
+def _logging_kept() -> Iterator[None]:
+    """Restore the loggers after a test that runs a command which configures them."""
+    loggers = [logging.getLogger(name) for name in ("", "scda", "uvicorn")]
+    kept = [(log.level, log.propagate, list(log.handlers)) for log in loggers]
+    yield
+    for log, (level, propagate, handlers) in zip(loggers, kept, strict=True):
+        log.setLevel(level)
+        log.propagate, log.handlers = propagate, handlers
 
 
 @pytest.fixture(scope="session")
