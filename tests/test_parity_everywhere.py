@@ -16,7 +16,9 @@ import numpy as np
 import torch
 
 from scda.adapt.data.dataset import read_data
+from scda.adapt.data.recorded import Recorded
 from scda.adapt.data.scan import scan_source, scan_target
+from scda.adapt.pipeline.statistics import choose_statistics
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.checkpoint import load
 from scda.adapt.training.domains import Domains
@@ -57,9 +59,10 @@ def predicted_by_torch(tiny: TinyData, run: Path) -> Answers:
     )
     with Reporter(quiet=True) as reporter:
         data = read_data(job, source, target, backbone, reporter)
+        chosen = choose_statistics(job, data, backbone, reporter, Recorded())
     # A checkpoint holds F as it is trained, on whitened features.
-    head = Domains(data.source, data.target, job.config).on_backbone(state.networks.head)
-    module = PixelClassifier(backbone, head, state.networks.classifier).eval()
+    head = Domains(chosen.source, chosen.target, job.config).on_backbone(state.networks.head)
+    module = PixelClassifier(chosen.backbone, head, state.networks.classifier).eval()
     paths = sorted(tiny.target.iterdir())
     pixels = np.stack([backbone.preprocessing.apply(read_file(path)) for path in paths])
     with torch.inference_mode():

@@ -82,7 +82,7 @@ def domain_backbone(backbone: Backbone, statistics: DomainStatistics) -> Backbon
 def write_statistics(path: Path, **domains: DomainStatistics) -> None:
     """Write the statistics of each domain to a safetensors file."""
     tensors = {
-        f"{domain}/{backbone}/{name}": tensor
+        f"{domain}/{backbone}/{name}": tensor.clone()  # safetensors refuses shared memory
         for domain, of_domain in domains.items()
         for backbone, statistics in of_domain.items()
         for name, tensor in statistics.items()

@@ -40,5 +40,6 @@ def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(execute, "extract", extract)
     monkeypatch.setattr(execute, "job_backbone", lambda config: None)
+    monkeypatch.setattr(execute, "adapts_statistics", lambda config: False)
     monkeypatch.setattr(execute, "one_thread", lambda: None)
     return calls

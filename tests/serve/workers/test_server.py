@@ -41,6 +41,8 @@ def is_refused(server: Server) -> bool:
         connect(server).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # it waited while the socket was closed
+        return False
     return False
 
 
