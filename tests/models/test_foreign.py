@@ -50,7 +50,7 @@ def array() -> bytes:
         (b"https://example.org/cat.jpg", "an address, and nothing is fetched"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "a pointer of Git LFS"),
         (b"%PDF-1.7\n", "a PDF document"),
-        (gzip.compress(b"x"), "a gzip archive"),
+        (gzip.compress(b"x", mtime=0), "a gzip archive"),
         (tar(), "a tar archive"),
         (array(), "a NumPy array"),
         (nasty_files()["archive.zip"].data, "a ZIP archive or an office document"),
