@@ -22,7 +22,7 @@ Lookup = Callable[[Sequence[str]], NDArray[np.float32] | None]
 
 @dataclass(frozen=True)
 class Recorded:
-    """The images of both domains; a domain without any has not been recorded."""
+    """The images of both domains, where recorded, and the choice of statistics."""
 
     source: Digests = field(default_factory=dict)
     target: Digests = field(default_factory=dict)

@@ -70,7 +70,7 @@ def choose_statistics(
         always=recorded.statistics is not None or job.config.backbone_statistics == "domain",
     )
     if chosen.statistics:
-        reporter.say("the statistics of each domain bring source and target closer together")
+        reporter.say("the backbone normalises by the statistics of each domain")
     return chosen
 
 
@@ -99,11 +99,12 @@ def choose(
         of_target = features(evenly(paths[1], most), both[1], "target")
         return None if of_source is None or of_target is None else (of_source, of_target)
 
-    if not always:
-        compared = again(_COMPARED)
-        if compared is None or not _is_closer(offered, compared):
-            return kept
-    found = again(max(map(len, paths)))
+    every = max(map(len, paths))
+    found = again(every if always else _COMPARED)
+    if found is None or not (always or _is_closer(offered, found)):
+        return kept
+    if not always and every > _COMPARED:
+        found = again(every)
     if found is None:
         return kept
     source = replace(offered.source, features=found[0])
