@@ -3,8 +3,6 @@
 import shutil
 import signal
 import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 from scda.models.bundle import read_manifest
 from tests.bundles import make_bundle, picture
 from tests.serving import Server, serving
+from tests.waiting import wait_for
 
 RED, CLIENTS, CHANGES = picture("red"), 16, 50
 LABELS = (("blue", "green", "red"), ("azure", "lime", "crimson"))  # of the two models
@@ -88,13 +87,6 @@ class Client:
         assert prediction["label"] in [one["label"] for one in prediction["nearest"]]
         self.seen.add(model_id)
         return model_id
-
-
-def wait_for(found: Callable[[], object], wanted: object) -> None:
-    deadline = time.monotonic() + 120
-    while found() != wanted:
-        assert time.monotonic() < deadline, (found(), wanted)
-        time.sleep(0.05)
 
 
 def wait_for_workers(server: Server, count: int, headers: dict[str, str] | None = None) -> None:

@@ -2,8 +2,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from scda.serve.labelling.journal import journal_path
 from scda.serve.labelling.label import label
 from tests.bundles import RGB, picture
 from tests.nasty import nasty_files
+from tests.waiting import wait_for
 
 # Python reads a module of this name before any other: here it makes three bytes deadly.
 DEADLY = """
@@ -59,14 +58,6 @@ def said(prepared: Prepared | None) -> str | bytes:
     # Here, where warnings are errors, the message may be another one.
     assert prepared is not None
     return prepared.code if isinstance(prepared, ImageError) else prepared.tobytes()
-
-
-def soon(true: Callable[[], bool]) -> bool:
-    """Whether it becomes true within ten seconds."""
-    end = time.monotonic() + 10
-    while not true() and time.monotonic() < end:
-        time.sleep(0.01)
-    return true()
 
 
 def is_running(process: int) -> bool:
@@ -202,7 +193,7 @@ def test_no_process_outlives_a_killed_labelling(bundle: Path, images: Path, tmp_
     assert all(map(is_running, decoding))
     process.kill()
     process.communicate()
-    assert soon(lambda: not any(map(is_running, decoding)))
+    wait_for(lambda: any(map(is_running, decoding)), False)
 
 
 def test_ctrl_c_ends_it_in_order_and_it_goes_on(

@@ -18,6 +18,7 @@ from scda.serve.review.application import create_review_app
 from tests.browser import opened, running, too_wide
 from tests.bundles import make_bundle, picture
 from tests.serve.review.many import make_many
+from tests.waiting import wait_for
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 
@@ -309,7 +310,7 @@ def test_a_name_from_a_stale_page_does_not_replace_another_in_silence(
     expect(page.locator("#refused")).to_be_hidden()
     expect(page.locator(f"#{D0} .name input")).to_have_value(label)
     expect(page.locator(f"#{D0}")).to_be_focused()
-    assert site.names().labels == {D0: label}
+    wait_for(lambda: site.names().labels, {D0: label})
     give_name(page, D0, " glue ")
     expect(page.locator("#message")).to_have_text("named glue")
     give_name(page, D0, "chalk")

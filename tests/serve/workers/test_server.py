@@ -15,6 +15,7 @@ from scda.models.predictor import Predictor
 from tests.bundles import picture
 from tests.serve.http.test_application import code_of, expected
 from tests.serving import Server, serving
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,7 @@ def test_nothing_but_the_port_can_be_connected_to(server: Server) -> None:
 def test_each_request_is_one_line_of_json_whatever_is_sent(server: Server) -> None:
     asked = server.client.get("/x%0a%1b[31mforged", headers={"X-Request-Id": "trace-1"})
     assert asked.headers["X-Request-Id"] == "trace-1"
+    wait_for(lambda: "trace-1" in server.log.read_text(), True)  # it is logged after the answer
     (line,) = (one for one in lines(server) if one.get("id") == "trace-1")
     assert line.pop("time").endswith("+00:00")
     assert 0 < line.pop("ms") < 60_000
@@ -139,10 +141,8 @@ def test_a_stop_closes_the_socket_and_ends_slow_uploads(server: Server) -> None:
     late, idle = connect(server, "GET /readyz HTTP/1.1\nHost: localhost\n"), connect(server)
     assert server.client.get("/v1/model").status_code == 200  # they are accepted by now
     server.process.send_signal(signal.SIGTERM)
-    while "stopping" not in server.log.read_text():
-        pass
-    while not is_refused(server):  # the worker is told last
-        pass
+    wait_for(lambda: "stopping" in server.log.read_text(), True)
+    wait_for(lambda: is_refused(server), True)  # the worker is told last
     late.sendall(b"\r\n")
     for connection in (slow, late):
         text = answer(connection)
