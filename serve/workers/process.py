@@ -50,10 +50,13 @@ class Process:
             accept: Called with the id of the model that it has loaded, before it answers requests;
                 raises a ScdaError, which ends the worker, if it must not.
             program: The words of its command; the numbers of its two sockets are added.
+
+        Raises:
+            OSError: If the system has no memory, process or file left for it.
         """
         ours, theirs = socket.socketpair()
-        with theirs:
-            files = listener.fileno(), theirs.fileno()
+        files = listener.fileno(), theirs.fileno()
+        try:
             started = await asyncio.create_subprocess_exec(
                 *program,
                 *map(str, files),
@@ -62,6 +65,11 @@ class Process:
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,  # Ctrl+C reaches the supervisor alone, which passes it on
             )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         process = cls(number, started)
 
         async def ready(model_id: str) -> None:

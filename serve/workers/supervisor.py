@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from scda.models.bundle import bundle_folder
@@ -20,6 +21,20 @@ from scda.serve.workers.switch import switch
 logger = logging.getLogger(__name__)
 _PATIENCE_SECONDS = 5.0  # beyond the time that a worker gives its requests
 _MAX_DELAY = 60.0  # seconds between two attempts to start a worker that cannot start
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a worker ended; one that could not be started has no process."""
+
+    number: int
+    pid: int
+    code: int
+    was_ready: bool
+
+    def __str__(self) -> str:
+        early = "" if self.was_ready else " before it was ready"
+        return f"worker {self.number} (process {self.pid or 'none'}) {ending(self.code)}{early}"
 
 
 class Supervisor:
@@ -53,7 +68,7 @@ class Supervisor:
         self._environment, self._drain_seconds = dict(environment), drain_seconds
         self._alive, self._answering = set[Process](), dict[int, Process]()  # by their number
         self._answers, self._wake = asyncio.Event(), asyncio.Event()
-        self._stopping, self._reloading = False, asyncio.Lock()
+        self._stopping, self._reloading, self._code = False, asyncio.Lock(), 0
         self._counts, self._terminal = Counts(), sys.stderr.isatty()
         self._tasks = set[asyncio.Task[None]]()
 
@@ -64,7 +79,8 @@ class Supervisor:
             announce: Called once requests are answered.
 
         Returns:
-            The exit code; that of the first worker if it cannot start, which has said why.
+            The exit code; if no worker answers and none can start, that of the last one, which has
+            said why.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,12 +89,13 @@ class Supervisor:
         # The first worker alone finds out whether any can start, and complains once.
         first, answers = (asyncio.create_task(c) for c in (self._keep(1), self._answers.wait()))
         await asyncio.wait({first, answers}, return_when=asyncio.FIRST_COMPLETED)
-        if not answers.done():
-            answers.cancel()
-            return await first
-        announce()
-        await asyncio.gather(first, *map(self._keep, range(2, self._count + 1)))
-        return 0
+        others: range | tuple[int, ...] = ()
+        if answers.done():
+            announce()
+            others = range(2, self._count + 1)
+        answers.cancel()
+        await asyncio.gather(first, *map(self._keep, others))
+        return self._code
 
     async def reload(self) -> str:
         """Switch all workers to the bundle that is there now, and return its model's id.
@@ -106,29 +123,38 @@ class Supervisor:
             self._wake.clear()
             return model_id
 
-    async def _keep(self, number: int) -> int:
-        """Keep one worker running until the end; return its exit code if no worker can start."""
+    async def _keep(self, number: int) -> None:
+        """Keep one worker running until the end."""
         delay = 0.0
         while not self._stopping:
-            process = await self._start(number)
-            was_ready = await process.ready()
-            if was_ready:
-                self._answering[number] = process
-                self._answers.set()
-            code = await process.wait()
-            self._alive.discard(process)
-            self._answering.pop(number, None)
+            end = await self._run_worker(number)
             if self._stopping:
                 break
-            if not self._answers.is_set():
-                return self._never(code)
+            if not end.was_ready and not self._alive:
+                self._give_up(end)
+                break
             # One that was ready starts in a second or two, and its loss is no reason to wait.
-            delay = 0.0 if was_ready else min(max(1.0, 2 * delay), _MAX_DELAY)
-            self._counts.end(cause_of(code), process.last_snapshot)
-            self._report(process, code, delay)
+            delay = 0.0 if end.was_ready else min(max(1.0, 2 * delay), _MAX_DELAY)
+            self._report(end, delay)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), delay)
-        return 0
+
+    async def _run_worker(self, number: int) -> _End:
+        try:
+            process = await self._start(number)
+        except OSError as error:  # the system has no memory or no process left
+            logger.error("worker %d cannot be started: %s", number, error)
+            return _End(number, 0, 1, was_ready=False)
+        was_ready = await process.ready()
+        if was_ready:
+            self._answering[number] = process
+            self._answers.set()
+        code = await process.wait()
+        self._alive.discard(process)
+        self._answering.pop(number, None)
+        if not self._stopping:
+            self._counts.end(cause_of(code), process.last_snapshot)
+        return _End(number, process.pid, code, was_ready=was_ready)
 
     async def _start(self, number: int) -> Process:
         served = {"SCDA_BUNDLE": str(self._folder), "SCDA_MODEL_ID": self._model_id}
@@ -151,19 +177,21 @@ class Supervisor:
         if model_id != self._model_id:
             raise GateError(f"{self._folder}: holds model {model_id}, expected {self._model_id}")
 
-    def _never(self, code: int) -> int:
-        if code > 0:
-            return code
-        logger.error("the first worker %s before it was ready", ending(code))
-        return 1
+    def _give_up(self, end: _End) -> None:
+        """End the server: nobody answers, and clients would wait on its socket for ever.
 
-    def _report(self, process: Process, code: int, delay: float) -> None:
+        Whoever watches over the server, such as systemd or Kubernetes, starts it anew or tells.
+        """
+        if end.code < 0 or self._answers.is_set():  # otherwise the first worker has said it all
+            logger.error("%s; nobody answers, and the server ends", end)
+        self._stopping, self._code = True, end.code if end.code > 0 else 1
+        self._wake.set()
+        self._listener.close()
+
+    def _report(self, end: _End, delay: float) -> None:
         logger.error(
-            "worker %d (process %d) %s%s; %d of %d workers answer; the next start is %s",
-            process.number,
-            process.pid,
-            ending(code),
-            " before it was ready" if delay else "",
+            "%s; %d of %d workers answer; the next start is %s",
+            end,
             len(self._answering),
             self._count,
             f"in {delay:g} seconds" if delay else "now",

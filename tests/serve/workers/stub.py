@@ -1,7 +1,8 @@
 """A worker without a model, for the tests of the supervisor; it is run as a program.
 
 It obeys files in the folder of the bundle: `fail` holds the exit code with which it ends before it
-is ready, `refuse` makes `prepare` fail. Each request counts, and is answered with the model's id.
+is ready, or minus the signal that kills it; `refuse` makes `prepare` fail. Each request counts, and
+is answered with the model's id.
 """
 
 import asyncio
@@ -55,8 +56,11 @@ async def main() -> None:
     listener, end = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
     folder = Path(os.environ["SCDA_BUNDLE"])
     if (folder / "fail").exists():
+        code = int((folder / "fail").read_text())
+        if code < 0:
+            os.kill(os.getpid(), -code)
         print("stub: cannot start", file=sys.stderr)
-        sys.exit(int((folder / "fail").read_text()))
+        sys.exit(code)
     stub, channel, stop = Stub(folder), Channel(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await channel.open(end)

@@ -31,6 +31,7 @@ class Running:
 
     supervisor: Supervisor
     address: tuple[str, int]
+    end: "asyncio.Task[int]"
 
     async def ask(self) -> tuple[int, str]:
         """Return the process that answers, and its model."""
@@ -54,7 +55,7 @@ class Running:
 
 
 @asynccontextmanager
-async def running(bundle: Path, workers: int = 1) -> AsyncIterator[Running]:
+async def running(bundle: Path, workers: int = 1, code: int = 0) -> AsyncIterator[Running]:
     listener = socket.create_server(("127.0.0.1", 0))
     address, answering = listener.getsockname(), asyncio.Event()
     supervisor = Supervisor(
@@ -63,7 +64,7 @@ async def running(bundle: Path, workers: int = 1) -> AsyncIterator[Running]:
     async with asyncio.timeout(SECONDS):
         run = asyncio.create_task(supervisor.run(answering.set))
         await answering.wait()
-        it = Running(supervisor, address)
+        it = Running(supervisor, address, run)
         while (await it.values())["scda_workers"] < workers:
             await asyncio.sleep(0.01)
         try:
@@ -71,7 +72,7 @@ async def running(bundle: Path, workers: int = 1) -> AsyncIterator[Running]:
         finally:
             if not run.done():
                 os.kill(os.getpid(), signal.SIGTERM)
-            assert await run == 0
+            assert await run == code
 
 
 def test_a_first_worker_that_cannot_start_ends_the_server_with_its_code(
@@ -137,6 +138,60 @@ def test_a_worker_that_cannot_start_again_waits_longer_each_time(
     asyncio.run(check())
     assert waits[:5] == [0.0, 1.0, 2.0, 3.0, 3.0]
     assert "1 of 2 workers answer; the next start is in 2 seconds" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "text", "code", "how"),
+    [
+        ("fail", "5", 5, "ended with exit code 5"),
+        ("fail", "-9", 1, "was killed by SIGKILL, as the system does when memory runs out"),
+        ("bundle.json", '{"id": "two"}', 5, "ended with exit code 5"),
+    ],
+)
+def test_the_server_ends_where_nobody_answers_and_nobody_can_start(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    obstacle: str,
+    text: str,
+    code: int,
+    how: str,
+) -> None:
+    async def check() -> None:
+        folder = bundle_of(tmp_path / "b", "one")
+        async with running(folder, workers=2, code=code) as server:
+            (folder / obstacle).write_text(text)
+            for victim in list(server.supervisor._alive):  # all at once, as where memory runs out
+                os.kill(victim.pid, signal.SIGKILL)
+            await server.end
+            with pytest.raises(ConnectionRefusedError):
+                await server.ask()
+
+    asyncio.run(check())
+    assert caplog.messages[-1].endswith(
+        f" {how} before it was ready; nobody answers, and the server ends"
+    )
+
+
+def test_a_system_that_starts_no_process_is_tried_again_as_long_as_somebody_answers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*words: object, **options: object) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    async def check() -> None:
+        async with running(bundle_of(tmp_path / "b", "one"), workers=2, code=1) as server:
+            with monkeypatch.context() as patch:
+                patch.setattr(asyncio, "create_subprocess_exec", refuse)
+                os.kill((await server.ask())[0], signal.SIGKILL)
+                await server.until("1 of 2 workers answer; the next start is in 1 sec", caplog)
+                assert (await server.ask())[1] == "one"
+                os.kill((await server.ask())[0], signal.SIGKILL)
+                await server.end
+
+    asyncio.run(check())
+    assert "cannot be started: Resource temporarily unavailable" in caplog.text
+    assert "nobody answers, and the server ends" in caplog.messages[-1]
 
 
 def test_a_hang_up_switches_all_workers_or_none(
