@@ -1,6 +1,6 @@
 """The ONNX Runtime session: its actual provider and its number of threads."""
 
-import ctypes.util
+import ctypes
 import logging
 from pathlib import Path
 from typing import BinaryIO
@@ -57,7 +57,7 @@ class Session:
             source = str(model) if isinstance(model, Path) else model.read()
             self._session = ort.InferenceSession(source, options, providers=providers)
         except Exception as error:  # ONNX Runtime has no common class for "not a model"
-            name = Path(model.name).name
+            name = Path(getattr(model, "name", "model")).name
             raise GateError(f"{name}: not an ONNX model: {str(error).splitlines()[0]}") from None
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
         if provider == "cuda" and self.provider != "cuda":
@@ -95,12 +95,22 @@ def padded(pixels: Pixels) -> Pixels:
     return np.concatenate([pixels, np.zeros((more, *pixels.shape[1:]), pixels.dtype)])
 
 
+def has_driver() -> bool:
+    """Return whether NVIDIA's driver is installed, as far as the system's loader knows."""
+    try:
+        # ctypes.util.find_library asks the compiler, which needs a folder that can be written.
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 def _providers(name: str, gpu: int) -> list[str | tuple[str, dict[str, str]]]:
     if name not in ("auto", *PROVIDERS):
         raise UsageError(f"provider {name!r}, expected auto, {' or '.join(PROVIDERS)}")
     built_in = PROVIDERS["cuda"] in ort.get_available_providers()
     # A GPU build lists CUDA on every machine; without a driver it only logs errors.
-    present = built_in and ctypes.util.find_library("cuda") is not None
+    present = built_in and has_driver()
     if name == "cuda" and not present:
         raise UsageError(
             "provider cuda is not available on this machine or in this onnxruntime; "

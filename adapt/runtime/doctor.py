@@ -3,10 +3,10 @@
 The check works without torch and with broken libraries, which it is meant to find.
 """
 
+import io
 import os
 import platform
 import subprocess
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -111,10 +111,7 @@ def _provider() -> Examination:
         from scda.models.session import Session
 
         offered = ort.get_available_providers()
-        with tempfile.TemporaryDirectory() as folder:
-            model = Path(folder) / "identity.onnx"
-            model.write_bytes(_MODEL)
-            got = Session(model, threads=1).provider
+        got = Session(io.BytesIO(_MODEL), threads=1).provider
     except UsageError as error:  # it is not installed
         return Examination({"provider": "none"}, (Problem(str(error)),))
     except Exception as error:  # whatever a broken installation raises

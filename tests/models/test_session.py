@@ -1,4 +1,3 @@
-import ctypes.util
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,7 +37,7 @@ def gpu_machine(monkeypatch: pytest.MonkeyPatch, got: str) -> GpuSession:
     fake = GpuSession(got)
     monkeypatch.setattr(ort, "get_available_providers", lambda: [CUDA, CPU])
     monkeypatch.setattr(ort, "preload_dlls", lambda: None)
-    monkeypatch.setattr(ctypes.util, "find_library", lambda name: f"lib{name}.so.1")
+    monkeypatch.setattr("scda.models.session.has_driver", lambda: True)
     monkeypatch.setattr(ort, "InferenceSession", fake)
     return fake
 
@@ -84,7 +83,7 @@ def test_an_unknown_provider_is_a_usage_error(model: Path, provider: str) -> Non
 def test_without_a_gpu_auto_is_the_cpu_and_cuda_is_refused(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctypes.util, "find_library", lambda _: None)
+    monkeypatch.setattr("scda.models.session.has_driver", lambda: False)
     assert Session(model, provider="auto", threads=1).provider == "cpu"
     with pytest.raises(UsageError, match=r"^provider cuda is not available[^\n]*$"):
         Session(model, provider="cuda")

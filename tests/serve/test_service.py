@@ -8,8 +8,8 @@ from pathlib import Path
 
 def test_a_gpu_that_is_not_there_ends_the_start_with_one_line(bundle: Path) -> None:
     code = """
-import ctypes.util
-ctypes.util.find_library = lambda name: None
+import scda.models.session
+scda.models.session.has_driver = lambda: False
 from scda.serve.service import load
 load()
 """

@@ -18,7 +18,7 @@ from tests.conftest import Scda
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same on every machine: no GPU, one ONNX Runtime."""
     monkeypatch.setattr(doctor, "_gpus", lambda: Examination({"gpus": []}))
-    monkeypatch.setattr("ctypes.util.find_library", lambda _: None)
+    monkeypatch.setattr("scda.models.session.has_driver", lambda: False)
     monkeypatch.delenv("SCDA_BUNDLE", raising=False)
     installed(monkeypatch, {"onnxruntime": None, "onnxruntime-gpu": "1.31.1"})
 
