@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 
 from scda.models.errors import ImageError
 from scda.models.predictor import Prediction, Predictor
-from scda.serve.http.bodies.uploads import read_image_bytes, read_images
+from scda.serve.http.bodies.uploads import read_image, read_images
 from scda.serve.http.cors import allow_origins
 from scda.serve.http.document import complete
 from scda.serve.http.errors import STATUS, ErrorBody, error_body, shape_errors
@@ -143,13 +143,10 @@ def _serve_metrics(app: FastAPI, models: ModelSwitch, metrics: Metrics) -> None:
 
 
 def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
-    settings = queue.settings
-
     @app.post("/v1/predict", response_model=Prediction, responses=errors(), openapi_extra=ONE_IMAGE)
     async def predict(request: Request) -> JSONResponse:
         """Classify one image, sent as the field `image` of a form or of JSON, or as the body."""
-        async with queue.slot():
-            data = await read_image_bytes(request, max_bytes=settings.max_bytes)
+        async with queue.admit(request, read_image) as data:
             (answer,) = await queue.predict([data])
         if isinstance(answer, ImageError):
             raise answer
@@ -163,9 +160,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
     )
     async def predict_batch(request: Request) -> JSONResponse:
         """Classify several images, in order; a bad image has an error in its place."""
-        limits = {"max_bytes": settings.max_bytes, "max_files": settings.max_files}
-        async with queue.slot():
-            files = await read_images(request, **limits)
+        async with queue.admit(request, read_images) as files:
             answers = await queue.predict(files)
         return JSONResponse({"results": [_result(request, answer) for answer in answers]})
 

@@ -3,10 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
+
+from fastapi import Request
 
 from scda.models.errors import DataError, ImageError
 from scda.models.limits import ImageLimits
@@ -15,6 +18,7 @@ from scda.models.preprocess import Preprocessing
 from scda.serve.decoding.cheap import prepare_cheap
 from scda.serve.decoding.decoders import CostlyImages
 from scda.serve.decoding.limits import ProcessLimits
+from scda.serve.http.bodies.body import Body, HeldBytes
 from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.model import Inference, ServedModel
@@ -23,6 +27,7 @@ from scda.serve.http.settings import Settings
 from scda.serve.http.turns import Turns
 from scda.serve.imaging import Answer, Prepared
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 _COSTLY_WAIT = 8.0  # seconds that a costly image waits for its turn
 _COSTLY_PATIENCE = 20.0  # seconds that decoding it may take; the time limit is above the sum
@@ -56,17 +61,32 @@ class InferenceQueue:
         self._costly = ThreadPoolExecutor(at_once, "scda-costly")  # they wait for the processes
         self._cheap_turns, self._costly_turns = Turns(settings.parallel), Turns(at_once)
         self._in_flight = 0
+        self._held = HeldBytes(settings.held_bytes, show=metrics.body_bytes.set)
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold a slot for one request, from before its body is read until its answer is known.
+    async def admit(
+        self, request: Request, read: Callable[[Body], Awaitable[T]]
+    ) -> AsyncIterator[T]:
+        """Read what a request asks for, then hold a place for it until its answer is known.
+
+        A place is taken when the body has arrived, so that slow clients take none.
+
+        Args:
+            request: The request.
+            read: Returns what the body asks for.
 
         Raises:
-            RequestError: With code `overloaded` if no slot is free, or `timeout`.
+            RequestError: With code `overloaded` if there is no place, `timeout`, or one of `read`.
         """
-        if self._in_flight >= self.settings.queue:
-            message = f"the queue is full ({self._in_flight} requests); try again later"
-            raise RequestError("overloaded", message)
+        self._check_room()  # rather than read a body in vain
+        with self._held.share() as take:
+            asked = await read(Body(request, self.settings, take))
+            async with self._place():
+                yield asked
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        self._check_room()
         self._in_flight += 1
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
@@ -77,6 +97,11 @@ class InferenceQueue:
             raise RequestError("timeout", f"no answer within {limit:g} seconds") from None
         finally:
             self._in_flight -= 1
+
+    def _check_room(self) -> None:
+        if self._in_flight >= self.settings.queue:
+            message = f"the queue is full ({self._in_flight} requests); try again later"
+            raise RequestError("overloaded", message)
 
     async def predict(self, images: Sequence[bytes]) -> list[Answer]:
         """Return the prediction or the error of each image file, in order, all by one model."""
@@ -110,7 +135,7 @@ class InferenceQueue:
         if isinstance(prepared, ImageError):
             return prepared
         try:
-            inference = await model.infer(prepared, naming)
+            inference = await model.infer(prepared, naming, request)
         except Exception as error:  # this image alone: the batcher has retried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "internal error: the model failed on this image")

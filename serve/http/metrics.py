@@ -85,6 +85,7 @@ class Metrics:
         self.requests_in_progress = self._gauge(
             "requests_in_progress", "Requests that hold a place in the queue.", ()
         )
+        self.body_bytes = self._gauge("body_bytes", "Bytes of request bodies in memory.", ())
         self.images_in_progress = self._gauge(
             "images_in_progress", "Images that are read, wait, are decoded or in the model.", ()
         )

@@ -40,7 +40,8 @@ class Limits:
     max_pixels: int
     max_files: int
     queue: int  # requests at the same time, per worker
-    timeout_seconds: float
+    upload_seconds: float  # for the headers of a request, and then for its body
+    timeout_seconds: float  # from the end of the body to the answer
 
 
 @dataclass(frozen=True, kw_only=True)

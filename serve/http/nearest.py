@@ -11,7 +11,7 @@ from scda.models.bundle import Manifest
 from scda.models.errors import ImageError
 from scda.models.names import UNKNOWN
 from scda.models.predictor import Prediction
-from scda.serve.http.bodies.uploads import read_image_bytes
+from scda.serve.http.bodies.uploads import read_image
 from scda.serve.http.inference_queue import InferenceQueue
 from scda.serve.http.openapi import ONE_IMAGE, errors
 from scda.serve.http.served.exemplars import Exemplars
@@ -45,8 +45,7 @@ def serve_nearest(app: FastAPI, queue: InferenceQueue) -> None:
     @app.post("/v1/nearest", response_model=Nearest, responses=errors(), openapi_extra=ONE_IMAGE)
     async def nearest(request: Request) -> JSONResponse:
         """Classify one image and find what it is near to; the image is sent as to `/v1/predict`."""
-        async with queue.slot():
-            data = await read_image_bytes(request, max_bytes=queue.settings.max_bytes)
+        async with queue.admit(request, read_image) as data:
             with queue.models.pinned() as model:
                 (inference,) = await queue.infer(model, [data])
                 if isinstance(inference, ImageError):

@@ -35,16 +35,21 @@ class Settings:
     queue: int = 64  # SCDA_QUEUE: requests at the same time, waiting ones included
     max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: time an image waits for others to fill a batch
+    max_held_bytes: int = 256 * 2**20  # SCDA_MAX_HELD_BYTES: of the bodies of all requests
+    upload_seconds: int = 30  # SCDA_UPLOAD_SECONDS: for the headers, and then for the body
     keep_alive_seconds: int = 75  # SCDA_KEEP_ALIVE_SECONDS: of a connection without a request
     drain_seconds: int = 20  # SCDA_DRAIN_SECONDS: for requests under way when the server stops
-    timeout_seconds: int = (
-        30  # SCDA_TIMEOUT_SECONDS: from the first byte of a request to its answer
-    )
+    timeout_seconds: int = 30  # SCDA_TIMEOUT_SECONDS: from the end of a body to its answer
 
     @property
     def parallel(self) -> int:
         """Number of images that are decoded, and of calls of the model that run, in parallel."""
         return num_workers(self.threads, self.queue) or usable_cpus()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of request bodies that may be in memory; the largest body always fits."""
+        return max(self.max_held_bytes, 2 * self.max_bytes)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -74,6 +79,8 @@ class Settings:
             queue=_count(environment, "SCDA_QUEUE", cls.queue),
             max_batch=_count(environment, "SCDA_MAX_BATCH", cls.max_batch, least=0),
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
+            max_held_bytes=_count(environment, "SCDA_MAX_HELD_BYTES", cls.max_held_bytes),
+            upload_seconds=_count(environment, "SCDA_UPLOAD_SECONDS", cls.upload_seconds),
             keep_alive_seconds=_count(
                 environment, "SCDA_KEEP_ALIVE_SECONDS", cls.keep_alive_seconds
             ),

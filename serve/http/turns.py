@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
@@ -26,13 +26,9 @@ class RoundRobin(Generic[T]):
         self._items.setdefault(owner, deque()).append(item)
         self._count += 1
 
-    def first(self) -> T:
-        """Return the next item.
-
-        Raises:
-            StopIteration: If there is none.
-        """
-        return next(iter(self._items.values()))[0]
+    def firsts(self) -> Iterator[T]:
+        """Yield the first item of each owner, in the order of their turns."""
+        return (items[0] for items in self._items.values())
 
     def pop(self) -> T:
         """Remove and return the next item; its owner is the last from now on.

@@ -42,7 +42,9 @@ def serve_review(
     app = create_review_app(bundle, token, target=target)
     with _listen(port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off")
+        config = uvicorn.Config(  # h11 bounds the size of a request's headers
+            app, http="h11", log_level="warning", access_log=False, lifespan="off"
+        )
         on_address(address)
         with _redirect_file(address) as page:
             if browser:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from scda.serve.http.requests.drain import Drain
 from scda.serve.http.settings import Settings
 from scda.serve.workers.listening import BACKLOG
+from scda.serve.workers.protocol import RequestProtocol
 
 # A connection without a request is closed this long after SIGTERM. Until then, a request that was
 # on its way is answered, and its connection is closed with the answer.
@@ -42,7 +43,7 @@ class WorkerServer(uvicorn.Server):
             uvicorn.Config(
                 app,
                 loop="asyncio",
-                http="h11",
+                http=RequestProtocol,
                 ws="none",
                 workers=1,
                 backlog=BACKLOG,

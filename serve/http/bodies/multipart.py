@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
 MAX_OTHERS = 32  # parts of other fields, which are ignored
+MAX_HEADERS, MAX_HEADER = 8, 4096  # headers of one part, and bytes of each
 
 
 async def read_form(
@@ -37,7 +38,12 @@ async def read_form(
         raise RequestError("bad_request", "the multipart form's Content-Type has no boundary")
     collector = _Collector(field.encode(), max_parts)
     try:
-        parser = MultipartParser(boundary, collector.callbacks())
+        parser = MultipartParser(
+            boundary,
+            collector.callbacks(),
+            max_header_count=MAX_HEADERS,
+            max_header_size=MAX_HEADER,
+        )
         async for chunk in stream:
             parser.write(chunk)
     except FormParserError as error:

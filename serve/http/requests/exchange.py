@@ -9,6 +9,8 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
+from scda.serve.http.errors import STATUS
+
 # What proxies and tracers send: UUIDs, `Root=1-67891233-abcdef`, numbers.
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _SMALL = 64 * 1024  # bytes that are sooner read than a connection is opened
@@ -64,7 +66,7 @@ class Exchange:
             self.seconds = time.perf_counter() - self._began
             rest = 0 if self._complete else self._expected - self.received
             self._abandons = rest > _SMALL
-            if self._abandons or self.closing:
+            if self._abandons or self.closing or self.status == STATUS["request_timeout"]:
                 MutableHeaders(scope=message)["Connection"] = "close"
         elif message["type"] == "http.response.body":
             if self.method == "HEAD":

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from scda.serve.http.errors import refuse
+from scda.serve.http.errors import RequestError, refuse
 from scda.serve.http.keys import Keys
 from scda.serve.http.metrics import Metrics, route_of
 from scda.serve.http.requests.drain import Drain
@@ -15,6 +15,7 @@ from scda.serve.web.headers import with_headers
 from scda.serve.web.hosts import ANY, is_allowed
 
 logger = logging.getLogger(__name__)
+REFUSAL = "scda.refusal"  # in the scope of a request that the server could not read: its error
 
 
 class RequestMiddleware:
@@ -88,6 +89,9 @@ class RequestMiddleware:
         await refuse(request, code, message)(request.scope, exchange.receive, send)
 
     def _refusal(self, request: Request) -> ASGIApp | None:
+        unread: RequestError | None = request.scope.get(REFUSAL)
+        if unread:
+            return refuse(request, unread.code, str(unread))
         path = request.scope["path"]
         if path in self._health:
             return None

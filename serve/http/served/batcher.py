@@ -3,7 +3,6 @@
 import asyncio
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,6 +11,8 @@ from functools import partial
 from typing import Generic, TypeVar
 
 import faiss
+
+from scda.serve.http.turns import RoundRobin
 
 J = TypeVar("J")  # a prepared image, with what its answer needs
 A = TypeVar("A")  # the answer for one image
@@ -28,8 +29,9 @@ class Batcher(Generic[J, A]):
     """Runs the model in a few parallel lanes, each on a batch of the images that are waiting.
 
     While all lanes are busy, the images of other requests queue up, and the next free lane takes
-    its share of them. So batches grow under load, and a single image need not wait. If a call
-    fails, its images are tried one by one, and the error goes to the failing image alone.
+    its share of them: one image of each request, then a second one of each. So batches grow under
+    load, a single image need not wait, and it waits for no large request. If a call fails, its
+    images are tried one by one, and the error goes to the failing image alone.
     """
 
     def __init__(
@@ -57,15 +59,20 @@ class Batcher(Generic[J, A]):
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
         )
-        self._queue: deque[_Waiting[J, A]] = deque()
+        self._queue: RoundRobin[_Waiting[J, A]] = RoundRobin()
         self._full = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
-    async def answer(self, job: J) -> A:
-        """Return the answer to one prepared image."""
+    async def answer(self, job: J, owner: object) -> A:
+        """Return the answer to one prepared image.
+
+        Args:
+            job: The image.
+            owner: Whose image it is, such as a request; owners take turns.
+        """
         loop = asyncio.get_running_loop()
         waiting: _Waiting[J, A] = _Waiting(job, loop.create_future(), time.monotonic())
-        self._queue.append(waiting)
+        self._queue.add(owner, waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
         self._workers = [worker for worker in self._workers if not worker.done()]
@@ -87,9 +94,10 @@ class Batcher(Generic[J, A]):
                 self._calling -= 1
 
     async def _wait_for_others(self) -> None:
-        """Wait until a batch is full or the first image has waited long enough."""
+        """Wait until a batch is full or one of the images has waited long enough."""
         self._full.clear()
-        left = self._queue[0].since + self._max_wait_seconds - time.monotonic()
+        since = min(waiting.since for waiting in self._queue.firsts())
+        left = since + self._max_wait_seconds - time.monotonic()
         if len(self._queue) < self._max_batch and left > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._full.wait(), left)
@@ -98,7 +106,7 @@ class Batcher(Generic[J, A]):
         batch: list[_Waiting[J, A]] = []
         share = min(self._max_batch, self._share())
         while self._queue and len(batch) < share:
-            waiting = self._queue.popleft()
+            waiting = self._queue.pop()
             if not waiting.answer.done():  # done: cancelled, because its request timed out
                 batch.append(waiting)
                 self._on_wait(time.monotonic() - waiting.since)

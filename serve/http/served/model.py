@@ -69,9 +69,9 @@ class ServedModel:
             on_wait=metrics.wait.labels("model").observe,
         )
 
-    async def infer(self, pixels: Pixels, naming: ActiveNames) -> Inference:
-        """Return the inference for a prepared image, under the given names of this model."""
-        return await self._batcher.answer(_Job(pixels, naming))
+    async def infer(self, pixels: Pixels, naming: ActiveNames, request: object) -> Inference:
+        """Return the inference for a prepared image of a request, under names of this model."""
+        return await self._batcher.answer(_Job(pixels, naming), request)
 
     def close(self) -> None:
         """End the threads of the model; nothing may be waiting for it."""

@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Request
-
 from scda.serve.http.bodies.base64_json import Document, parse_json, read_json
+from scda.serve.http.bodies.body import FRAMING, Body
 from scda.serve.http.bodies.multipart import too_many_files
-from scda.serve.http.bodies.uploads import FRAMING, check_size, json_room, limited
 from scda.serve.http.errors import RequestError
 from scda.serve.http.v2.tensors import LENGTH, OUTPUTS, split_elements
 
@@ -33,32 +31,29 @@ class InferRequest:
     outputs: Mapping[str, bool]
 
 
-async def read_request(request: Request, *, max_bytes: int, max_files: int) -> InferRequest:
+async def read_request(body: Body) -> InferRequest:
     """Return the inference request in a body.
 
-    Args:
-        request: The request; its body is read.
-        max_bytes: Largest size of all images together.
-        max_files: Largest number of images.
-
     Raises:
-        RequestError: With code `bad_request`, `too_many_bytes` or `too_many_files`.
+        RequestError: With code `bad_request` or `too_many_files`, or one of `Body.chunks`.
     """
-    header, binary = request.headers.get(HEADER_LENGTH), b""
-    if header is None:
-        stream = limited(request, max_bytes, room=json_room(max_bytes))
-        document = await read_json(stream, max_files=max_files)
-    else:
-        room = FRAMING + LENGTH.size * max_files
-        body = b"".join([chunk async for chunk in limited(request, max_bytes, room=room)])
-        length = int(header) if header.isdecimal() and len(header) < len(str(FRAMING)) + 1 else -1
-        if not 0 < length <= min(len(body), FRAMING):
-            most = min(len(body), FRAMING)
-            raise _wrong(f"{HEADER_LENGTH} is {header[:20]!r}; expected 1 to {most:,}")
-        document, binary = Document(parse_json(body[:length]), []), body[length:]
-    images = _images(document, binary, max_files)
-    check_size(images, max_bytes)
+    document, binary = await _parts(body)
+    images = _images(document, binary, body.max_files)
+    body.check_size(images)
     return InferRequest(_id(document), images, _outputs(document))
+
+
+async def _parts(body: Body) -> tuple[Document, bytes]:
+    """Return the JSON, and the binary tensors behind it."""
+    header = body.headers.get(HEADER_LENGTH)
+    if header is None:
+        return await read_json(body.base64_chunks(), max_files=body.max_files), b""
+    data = await body.read(room=FRAMING + LENGTH.size * body.max_files)
+    length = int(header) if header.isdecimal() and len(header) < len(str(FRAMING)) + 1 else -1
+    most = min(len(data), FRAMING)
+    if not 0 < length <= most:
+        raise _wrong(f"{HEADER_LENGTH} is {header[:20]!r}; expected 1 to {most:,}")
+    return Document(parse_json(data[:length]), []), data[length:]
 
 
 def _images(document: Document, binary: bytes, max_files: int) -> list[bytes]:

@@ -44,11 +44,7 @@ def serve_open_inference(app: FastAPI, queue: InferenceQueue) -> None:
     )
     async def infer(request: Request) -> Response:
         """Classify the images of the input `image`; one bad image refuses the request."""
-        limits = queue.settings
-        async with queue.slot():
-            asked = await read_request(
-                request, max_bytes=limits.max_bytes, max_files=limits.max_files
-            )
+        async with queue.admit(request, read_request) as asked:
             answers = await queue.predict(asked.images)
         predictions = []
         for i, answer in enumerate(answers):

@@ -140,8 +140,9 @@ def test_the_byte_limit_stops_reading_a_body_without_a_length(app: FastAPI) -> N
         assert sent <= 19 + DISCARD_BYTES // 10_000
 
 
+PART = b'--x\r\nContent-Disposition: form-data; name="image"; filename="x"\r\n'
 FORM = {"Content-Type": "multipart/form-data; boundary=x"}
-FILE = b'--x\r\nContent-Disposition: form-data; name="image"; filename="x"\r\n\r\n' + RED
+FILE, END = PART + b"\r\n" + RED, b"\r\n--x--\r\n"
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,11 @@ FILE = b'--x\r\nContent-Disposition: form-data; name="image"; filename="x"\r\n\r
         ({"content": FILE.replace(b"name", b"nome"), "headers": FORM}, "bad_request"),
         ({"content": FILE, "headers": {"Content-Type": "multipart/form-data"}}, "bad_request"),
         ({"content": FILE, "headers": {"Content-Type": FORM["Content-Type"] * 20}}, "bad_request"),
+        ({"content": PART + b"a: b\r\n" * 8 + b"\r\n" + END, "headers": FORM}, "bad_request"),
+        ({"content": PART + b"a: " + b"b" * 5000, "headers": FORM}, "bad_request"),
+        ({"content": PART + b"a" * 5000, "headers": FORM}, "bad_request"),
+        ({"files": {"i" * 5000: RED}}, "bad_request"),
+        ({"files": {"image": ("x" * 5000, RED)}}, "bad_request"),
         ({"data": {f"f{i}": "x" for i in range(99)}, "files": {"image": RED}}, "bad_request"),
     ],
 )
@@ -235,6 +241,7 @@ def test_the_model_says_what_it_is(app: FastAPI, predictor: Predictor) -> None:
         "max_pixels": 1_000_000,
         "max_files": 3,
         "queue": 64,
+        "upload_seconds": 30,
         "timeout_seconds": 30,
     }
     assert model["on_target"] is None
@@ -352,16 +359,93 @@ def test_a_full_queue_refuses_at_once_and_empties(predictor: Predictor) -> None:
     asyncio.run(scenario())
 
 
-def test_a_slow_answer_and_a_slow_body_run_out_of_time(predictor: Predictor) -> None:
-    async def slow() -> AsyncIterator[bytes]:
-        yield RED[:10]
-        await asyncio.sleep(5)
-
+def test_a_slow_answer_runs_out_of_time(predictor: Predictor) -> None:
     stopped = Stopped(predictor)
     app = app_for(stopped.predictor, timeout_seconds=0.1)
     assert code_of(predict(app, content=RED)) == "timeout"
-    assert code_of(predict(app, content=slow())) == "timeout"
     stopped.may_go_on.set()
+
+
+@pytest.fixture
+def discards_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload that is refused is not waited for."""
+    monkeypatch.setattr("scda.serve.http.requests.exchange._DISCARD_SECONDS", 0.01)
+
+
+@pytest.mark.usefixtures("discards_little")
+@pytest.mark.parametrize(
+    ("path", "kind", "begin"),
+    [
+        ("/v1/predict", "image/jpeg", RED[:10]),
+        ("/v1/nearest", "application/json", b'{"image": "AAAA'),
+        ("/v1/predict_batch", "multipart/form-data; boundary=x", b"--x\r\n"),
+    ],
+)
+def test_a_slow_body_runs_out_of_time_and_is_the_clients_fault(
+    predictor: Predictor, path: str, kind: str, begin: bytes
+) -> None:
+    async def slow() -> AsyncIterator[bytes]:
+        yield begin
+        await asyncio.Event().wait()
+
+    app = app_for(predictor, upload_seconds=0.1)
+    answer = ask(app, "POST", path, content=slow(), headers={"Content-Type": kind})
+    assert code_of(answer) == "request_timeout"
+    assert answer.headers["connection"] == "close"
+
+
+def test_slow_bodies_take_no_place_in_the_queue(predictor: Predictor) -> None:
+    app, arriving = app_for(predictor, queue=2), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield RED[:10]
+        await arriving.wait()
+        yield RED[10:]
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+            posts = [client.post("/v1/predict", content=slow()) for _ in range(3)]
+            uploads = [asyncio.create_task(post) for post in posts]
+            while "scda_body_bytes 30.0" not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.01)
+            for _ in range(3):
+                assert (await client.post("/v1/predict", content=RED)).status_code == 200
+            arriving.set()
+            statuses = sorted([(await upload).status_code for upload in uploads])
+            assert statuses == [200, 200, 429]  # they ended at the same moment
+            assert "scda_body_bytes 0.0" in (await client.get("/metrics")).text
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("discards_little")
+def test_the_bodies_of_all_requests_together_are_bounded(predictor: Predictor) -> None:
+    """Ten uploads of half the limit each, which wait for their last byte."""
+    app, last = app_for(predictor, max_bytes=100_000, max_held_bytes=1), asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield bytes(60_000)
+        await last.wait()
+        yield b"x"
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+            posts = [client.post("/v1/predict", content=slow()) for _ in range(10)]
+            uploads = [asyncio.create_task(post) for post in posts]
+            while sum(upload.done() for upload in uploads) < 7:
+                await asyncio.sleep(0.01)
+            for refused in [upload.result() for upload in uploads if upload.done()]:
+                assert code_of(refused) == "unavailable"
+                assert "fill the 200,000 bytes" in refused.json()["error"]["message"]
+                assert refused.headers["retry-after"] == "1"
+            # What is small still fits.
+            assert (await client.post("/v1/predict", content=RED)).status_code == 200
+            last.set()
+            codes = [code_of(await upload) for upload in uploads]
+            assert sorted(codes) == ["not_an_image"] * 3 + ["unavailable"] * 7
+            assert (await client.post("/v1/predict", content=RED)).status_code == 200
+
+    asyncio.run(scenario())
 
 
 def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(

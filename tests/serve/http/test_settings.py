@@ -21,6 +21,11 @@ def test_a_key_from_a_file_may_end_in_a_newline_and_is_never_blank() -> None:
         Settings.from_environment({"SCDA_BUNDLE": "b", "SCDA_API_KEY": " \n"})
 
 
+def test_the_largest_body_always_fits_into_memory() -> None:
+    assert Settings(bundle=Path("b")).held_bytes == 2**28
+    assert Settings(bundle=Path("b"), max_bytes=2**30).held_bytes == 2**31
+
+
 def test_every_variable_is_read() -> None:
     settings = Settings.from_environment(
         {
@@ -35,6 +40,9 @@ def test_every_variable_is_read() -> None:
             "SCDA_THREADS": "0",
             "SCDA_PROVIDER": "cpu",
             "SCDA_QUEUE": "5",
+            "SCDA_MAX_HELD_BYTES": "7",
+            "SCDA_UPLOAD_SECONDS": "8",
+            "SCDA_TIMEOUT_SECONDS": "9",
             "SCDA_MAX_BATCH": "6",
             "SCDA_MAX_WAIT_MS": "0",
         }
@@ -51,6 +59,9 @@ def test_every_variable_is_read() -> None:
         threads=0,
         provider="cpu",
         queue=5,
+        max_held_bytes=7,
+        upload_seconds=8,
+        timeout_seconds=9,
         max_batch=6,
         max_wait_ms=0,
     )

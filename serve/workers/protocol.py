@@ -1,0 +1,152 @@
+"""The HTTP protocol of a connection: uvicorn's, with limits that hold before a key is checked."""
+
+import asyncio
+import re
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from scda.serve.http.errors import RequestError
+from scda.serve.http.requests.middleware import REFUSAL
+from scda.serve.http.settings import Settings
+
+MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
+MAX_HEADERS = 100
+READ_BYTES = 64 * 1024  # per turn of the event loop: a body may consist of chunks of one byte
+_END = re.compile(rb"\n\r?\n")
+
+
+class Connection(h11.Connection):
+    """Parses what a client sends; counts the lines of a head before it reads them.
+
+    Attributes:
+        problem: Why the rest cannot be read.
+    """
+
+    problem: h11.RemoteProtocolError | None = None
+
+    def next_event(self) -> Any:
+        """Return the next event, or raise RemoteProtocolError."""
+        try:
+            if self.their_state is h11.IDLE:
+                _check_head(self.trailing_data[0])
+            return super().next_event()
+        except h11.RemoteProtocolError as problem:
+            self.problem = problem
+            raise
+
+
+class RequestProtocol(H11Protocol):
+    """One connection. The application answers also what cannot be read, under `REFUSAL`."""
+
+    conn: Connection
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        """Take what uvicorn gives; `config.app` is the application, with its settings."""
+        super().__init__(*args, **options)
+        self.conn = Connection(h11.SERVER, MAX_HEAD)
+        settings: Settings = self.config.app.state.settings  # type: ignore[union-attr]
+        self._seconds = settings.upload_seconds
+        self._arrival: asyncio.TimerHandle | None = (
+            None  # while a head arrives, or the rest of a body
+        )
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; a connection on which nothing is asked ends as one between two requests does."""
+        super().connection_made(transport)
+        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio, not documented
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what comes after a refusal is counted and thrown away by the application."""
+        if self._refused:
+            self.cycle.body += data
+            self.cycle.message_event.set()
+            return
+        super().data_received(data)
+        # The application limits the time of a body until it has answered.
+        if self.conn.their_state is not h11.IDLE and self.conn.our_state is not h11.DONE:
+            self._arrived()
+        elif self._arrival is None and not self._refused:
+            self._arrival = self.loop.call_later(self._seconds, self._refuse_late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._arrived()
+        super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what cannot be read; uvicorn calls this."""
+        problem = self.conn.problem
+        if problem and problem.error_status_hint == 431:
+            limits = f"{MAX_HEADERS} headers, and {MAX_HEAD:,} bytes with the request line"
+            self._refuse(
+                "headers_too_large", f"the headers are too large; expected at most {limits}"
+            )
+        else:
+            self._refuse("bad_request", f"this is not HTTP/1.1: {problem or msg}")
+
+    def _refuse_late(self) -> None:
+        limit = f"{self._seconds:g} seconds"
+        self._refuse("request_timeout", f"the headers did not arrive within {limit}")
+
+    def _refuse(self, code: str, message: str) -> None:
+        self._arrived()
+        self._refused = True
+        if self.cycle is not None and not self.cycle.response_complete:  # its body is at fault
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # in the middle of an answer
+            self.transport.close()
+            return
+        self.cycle = RequestResponseCycle(
+            scope=self._scope(RequestError(code, message)),
+            conn=self.conn,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            on_response=self.on_response_complete,
+        )
+        task = self.loop.create_task(self.cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    def _scope(self, refusal: RequestError) -> Any:
+        """Return the scope of a request of which nothing is known, but that more may come."""
+        return {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "method": "-",
+            "root_path": "",
+            "path": "",
+            "raw_path": b"",
+            "query_string": b"",
+            "headers": [(b"transfer-encoding", b"chunked")],
+            "state": {},
+            REFUSAL: refusal,
+        }
+
+    def _arrived(self) -> None:
+        if self._arrival is not None:
+            self._arrival.cancel()
+        self._arrival = None
+
+
+def _check_head(received: bytes) -> None:
+    """Check the head at the begin of what has arrived; it may be incomplete."""
+    end = _END.search(received)
+    size = end.end() if end else len(received)
+    if size > MAX_HEAD or received.count(b"\n", 0, size) > MAX_HEADERS + 2:
+        raise h11.RemoteProtocolError("the head is too large", error_status_hint=431)

@@ -1,0 +1,261 @@
+"""Connections over real sockets to the server of a worker, which runs in this process."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scda.models.predictor import Predictor
+from scda.serve.http.application import create_app
+from scda.serve.http.settings import Settings
+from scda.serve.workers.protocol import MAX_HEAD, READ_BYTES, RequestProtocol
+from scda.serve.workers.server import WorkerServer
+from tests.bundles import picture
+
+HEAD = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\n"
+GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+TINY = b"a:\r\n"
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+
+
+@asynccontextmanager
+async def serving(predictor: Predictor, **settings: Any) -> AsyncIterator[Connect]:
+    """Serve with the key `secret` until the block ends."""
+    app = create_app(
+        predictor, Settings(bundle=Path("bundle"), threads=1, api_key="secret", **settings)
+    )
+    started = asyncio.Event()
+
+    async def on_start() -> None:
+        started.set()
+
+    server = WorkerServer(app, app.state.settings, on_start=on_start)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        running = asyncio.create_task(server._serve([listener]))  # leaves signals to pytest
+        await started.wait()
+        try:
+            yield lambda: asyncio.open_connection("127.0.0.1", port)
+        finally:
+            server.should_exit, server._interrupted = True, True
+            await running
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 120))
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Return the status and the body of the next answer."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+    return int(head.split()[1]), await reader.readexactly(length)
+
+
+async def refusal(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, str]:
+    """Return the status and the code of an error, after which the connection is closed."""
+    status, body = await answer(reader)
+    writer.write_eof()  # otherwise the server waits for more, to throw it away
+    error = json.loads(body)["error"]
+    assert error.keys() == {"code", "message", "request_id"}
+    assert await reader.read() == b""
+    return status, error["code"]
+
+
+async def ask(connect: Connect, *parts: bytes) -> tuple[int, str]:
+    reader, writer = await connect()
+    for part in parts:
+        writer.write(part)
+        await asyncio.sleep(0.01)
+    try:
+        return await refusal(reader, writer)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (HEAD + b"X: " + b"x" * MAX_HEAD,),
+        (HEAD + b"X: ", b"x" * MAX_HEAD, b"x" * 500_000),
+        (HEAD + TINY * 101,),
+        (HEAD + TINY * 60, TINY * 60),
+        (HEAD + TINY * 101 + b"\r\n",),
+        (b"GET /" + b"x" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",),
+        (HEAD + b"X: 1\r\n" + b" \r\n" * 110 + b"\r\n",),  # continued lines
+    ],
+)
+def test_large_headers_are_refused_before_the_key_is_looked_for(
+    predictor: Predictor, parts: tuple[bytes, ...]
+) -> None:
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            assert await ask(connect, *parts) == (431, "headers_too_large")
+            reader, writer = await connect()
+            writer.write(
+                b"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n\r\n"
+            )
+            text = (await answer(reader))[1].decode()
+            writer.close()
+            assert 'scda_errors_total{code="headers_too_large"} 1.0' in text
+            assert 'scda_request_seconds_count{route="other",status="431"} 1.0' in text
+
+    run(scenario())
+
+
+def test_the_parser_sees_no_more_than_the_limits(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred megabytes of headers, of which the sender is told at the first."""
+    received = []
+    original = RequestProtocol.data_received
+
+    def record(self: RequestProtocol, data: bytes) -> None:
+        received.append(len(data))
+        original(self, data)
+
+    monkeypatch.setattr(RequestProtocol, "data_received", record)
+
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            _, writer = await connect()
+            writer.write(HEAD)
+            try:
+                for _ in range(1600):
+                    writer.write(TINY * 16_000)
+                    await writer.drain()
+            except ConnectionError:
+                pass
+            writer.close()
+
+    run(scenario())
+    assert max(received) <= READ_BYTES
+    assert sum(received) < 3 * 2**20  # what is discarded, so that the sender sees the answer
+
+
+def test_headers_within_the_limits_are_read(predictor: Predictor) -> None:
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            for more in (b"X: " + b"x" * 30_000 + b"\r\n", TINY * 99):
+                reader, writer = await connect()
+                writer.write(GET + more + b"\r\n")
+                assert (await answer(reader))[0] == 200
+                writer.close()
+
+    run(scenario())
+
+
+def test_a_second_request_on_the_connection_has_the_same_limits(predictor: Predictor) -> None:
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            reader, writer = await connect()
+            writer.write(GET + b"\r\n" + HEAD + TINY * 10_000 + b"\r\n")
+            assert (await answer(reader))[0] == 200
+            assert await refusal(reader, writer) == (431, "headers_too_large")
+            writer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ((b"hello\r\n\r\n",), (400, "bad_request")),
+        ((b"\x16\x03\x01\x02\x00\x01",), (400, "bad_request")),  # the begin of TLS
+        ((GET + b"\r\n".replace(b"\r\n", b"Host: b\r\n\r\n"),), (400, "bad_request")),
+        ((HEAD + b"Content-Length: x\r\n\r\n",), (400, "bad_request")),
+        ((CHUNKED, b"zz\r\n"), (401, "unauthorized")),
+    ],
+)
+def test_what_is_not_http_has_the_shape_of_every_error(
+    predictor: Predictor, parts: tuple[bytes, ...], expected: tuple[int, str]
+) -> None:
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            assert await ask(connect, *parts) == expected
+
+    run(scenario())
+
+
+def test_a_body_that_is_not_http_ends_its_request(predictor: Predictor) -> None:
+    key = b"Authorization: Bearer secret\r\n"
+
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            for bad in (b"zz\r\n", b"1\r\nx\r\n0\r\n" + b"X: " + b"x" * MAX_HEAD):
+                status, code = await ask(connect, HEAD + key + CHUNKED[len(HEAD) :], bad)
+                assert (status, code) in ((400, "bad_request"), (431, "headers_too_large"))
+
+    run(scenario())
+
+
+def test_headers_that_arrive_too_slowly_are_refused(predictor: Predictor) -> None:
+    async def scenario() -> None:
+        async with serving(predictor, upload_seconds=0.2) as connect:
+            assert await ask(connect, b"GET /livez HT", b"T") == (408, "request_timeout")
+            reader, writer = await connect()  # the second request of a connection
+            writer.write(GET + b"\r\n")
+            assert (await answer(reader))[0] == 200
+            writer.write(GET)
+            assert await refusal(reader, writer) == (408, "request_timeout")
+            writer.close()
+
+    run(scenario())
+
+
+def test_slow_uploads_keep_nobody_from_a_place_in_the_queue(predictor: Predictor) -> None:
+    head = HEAD + b"Authorization: Bearer secret\r\nContent-Length: %d\r\n\r\n"
+    red = picture("red")
+
+    async def scenario() -> None:
+        async with serving(predictor, queue=4) as connect:
+            slow = [await connect() for _ in range(64)]
+            for _, writer in slow:
+                writer.write(head % 999 + red[:2])
+            for _ in range(8):
+                reader, writer = await connect()
+                writer.write(head % len(red) + red)
+                assert (await answer(reader))[0] == 200
+                writer.close()
+            for _, writer in slow:
+                writer.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("key", [b"secret", b"wrong"])
+def test_a_slow_upload_ends_its_connection(predictor: Predictor, key: bytes) -> None:
+    """Also if it is refused at its begin, and little is left of it, which is read."""
+
+    async def scenario() -> None:
+        async with serving(predictor, upload_seconds=0.2) as connect:
+            reader, writer = await connect()
+            begin = b"Authorization: Bearer %s\r\nContent-Length: 999\r\n\r\nxx" % key
+            writer.write(HEAD + begin)
+            status, _ = await answer(reader)
+            assert status == (408 if key == b"secret" else 401)
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"x")
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(reader.read(), 0.05)
+            writer.close()
+
+    run(scenario())
+
+
+def test_a_connection_on_which_nothing_is_asked_is_closed(predictor: Predictor) -> None:
+    async def scenario() -> None:
+        async with serving(predictor, keep_alive_seconds=0.1) as connect:
+            reader, writer = await connect()
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario())
