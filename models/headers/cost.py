@@ -5,6 +5,9 @@ from PIL import Image
 from scda.models.headers.jpeg import num_scans
 
 CHEAP = 16_000_000  # about 0.1 seconds and 200 MB
+# In a larger file the segments before the pixels alone may take seconds to read. A photograph of
+# 16 million pixels is half as large.
+CHEAP_BYTES = 8 * 2**20
 # Measured per pixel, relative to a baseline JPEG. What is not here needs more memory than pixels,
 # reads a header of any length, or holds the interpreter's lock.
 _COSTS = {"JPEG": 1, "MPO": 1, "BMP": 1, "PPM": 1, "GIF": 2, "WEBP": 4, "PNG": 4}
@@ -12,9 +15,14 @@ _PLAIN_BYTE = 100  # a PPM in text form is read by Python
 _PLAIN = (b"P1", b"P2", b"P3")
 
 
-def is_cheap_format(name: str) -> bool:
-    """Return whether small images of a format of Pillow are cheap to decode."""
-    return name in _COSTS
+def may_be_cheap(name: str, data: bytes) -> bool:
+    """Return whether the header of a file, and the pixels of a small one, are cheap to read.
+
+    Args:
+        name: Pillow's name of the format.
+        data: Content of the file.
+    """
+    return name in _COSTS and len(data) <= CHEAP_BYTES
 
 
 def is_cheap(image: Image.Image, data: bytes) -> bool:

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from scda.models.errors import ImageError
 
@@ -17,6 +18,9 @@ MAX_PIECES = 1_000_000  # precincts and code blocks; 16 x 16 blocks of an RGB of
 MAX_PACKETS = 5_000_000  # layers x precincts
 MAX_TILES = 16_384
 MAX_TILE_PARTS = 65_536
+MAX_SEGMENTS = 4 * MAX_TILE_PARTS  # of one codestream; each takes this module half a microsecond
+MAX_STYLES = 64  # that differ, of one codestream; programs write one for all tiles, or two
+MAX_CODESTREAMS = 8  # a file has one, and perhaps previews of it
 MAX_COMPONENTS = 3  # of an image of the largest size; each takes 5 bytes per pixel to decode
 
 _START = re.compile(rb"\xff\x4f\xff\x51")
@@ -79,7 +83,12 @@ def check_jpeg2000(data: bytes, *, max_pixels: int) -> None:
     Raises:
         ImageError: With code `too_many_pixels` or `cannot_decode`.
     """
-    starts = [match.end() - 2 for match in _START.finditer(data)]
+    found = islice(_START.finditer(data), MAX_CODESTREAMS + 1)
+    starts = [match.end() - 2 for match in found]
+    if len(starts) > MAX_CODESTREAMS:
+        raise ImageError(
+            "cannot_decode", f"JPEG2000 with more than {MAX_CODESTREAMS} images in one file"
+        )
     for number, start in enumerate(starts):
         try:
             _check(data, start, max_pixels)
@@ -121,37 +130,49 @@ def _frame(data: bytes, start: int) -> Frame:
 
 
 def _styles(data: bytes, start: int, frame: Frame) -> Iterator[CodingStyle]:
-    """Yield every coding style of the main header and of the tiles, whatever it is for."""
-    layers = 1
-    for marker, position in _segments(data, start):
+    """Yield the coding styles of the main header and of the tiles, whatever they are for.
+
+    Raises:
+        ImageError: With code `cannot_decode`, if too many of them differ.
+    """
+    layers, seen = 1, set[tuple[int, int, bytes]]()
+    for marker, position, end in _segments(data, start):
         body = position + 4  # behind the marker and the length of the segment
         if marker == _COD:
             (layers,) = struct.unpack_from(">H", data, body + 2)
-            yield _style(data, body + 5, layers, has_precincts=bool(data[body] & 1))
+            has_precincts, style = data[body] & 1, data[body + 5 : end]
         elif marker == _COC:
             width = 1 if frame.components < 257 else 2  # of the number of the component
-            has_precincts = bool(data[body + width] & 1)
-            yield _style(data, body + width + 1, layers, has_precincts=has_precincts)
+            has_precincts, style = data[body + width] & 1, data[body + width + 1 : end]
+        else:
+            continue
+        if (layers, has_precincts, style) not in seen:
+            seen.add((layers, has_precincts, style))
+            yield _style(style, layers, has_precincts=bool(has_precincts))
+        if len(seen) > MAX_STYLES:
+            raise _too_many(frame, f"more than {MAX_STYLES} ways to divide its tiles")
 
 
-def _style(data: bytes, position: int, layers: int, *, has_precincts: bool) -> CodingStyle:
-    levels, block_x, block_y = data[position], data[position + 1], data[position + 2]
+def _style(data: bytes, layers: int, *, has_precincts: bool) -> CodingStyle:
+    levels, block_x, block_y = data[0], data[1], data[2]
     sizes = [(_LARGEST_PRECINCT, _LARGEST_PRECINCT)] * (levels + 1)
     if has_precincts:
-        packed = (data[position + 5 + number] for number in range(levels + 1))
+        packed = (data[5 + number] for number in range(levels + 1))
         sizes = [(size & 15, size >> 4) for size in packed]
     # Only the lower four bits count.
     return CodingStyle(layers, ((block_x & 15) + 2, (block_y & 15) + 2), tuple(sizes))
 
 
-def _segments(data: bytes, position: int) -> Iterator[tuple[int, int]]:
-    """Yield the markers and positions in the main header and in the headers of all tile parts.
+def _segments(data: bytes, position: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the marker, begin and end of each segment before and in the tile parts.
 
     Raises:
-        ImageError: With code `cannot_decode`, if there are too many tile parts.
+        ImageError: With code `cannot_decode`, if there are too many segments or tile parts.
     """
     parts, part, length = 0, 0, 0
-    while position + 4 <= len(data):
+    for _ in range(MAX_SEGMENTS):
+        if position + 4 > len(data):
+            return
         marker, size = struct.unpack_from(">HH", data, position)
         if marker == _SOT:
             parts, part = parts + 1, position
@@ -167,8 +188,10 @@ def _segments(data: bytes, position: int) -> Iterator[tuple[int, int]]:
         elif marker < 0xFF00:
             return
         else:
-            yield marker, position
-            position += 2 + max(2, size)
+            end = position + 2 + max(2, size)
+            yield marker, position, end
+            position = end
+    raise ImageError("cannot_decode", f"JPEG2000 with more than {MAX_SEGMENTS:,} segments")
 
 
 def _too_many(frame: Frame, found: str) -> ImageError:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from scda.models.errors import ImageError
-from scda.models.headers.cost import is_cheap, is_cheap_format
+from scda.models.headers.cost import is_cheap, may_be_cheap
 from scda.models.images import decode, image_format, open_image, read_bytes
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.preprocess import Preprocessing
@@ -53,7 +53,7 @@ def _prepared(
 ) -> Prepared | None:
     try:
         data = read()
-        if not is_cheap_format(image_format(data)):
+        if not may_be_cheap(image_format(data), data):
             return None
         image = open_image(data, max_pixels=limits.max_pixels)
         if not is_cheap(image, data):

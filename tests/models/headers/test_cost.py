@@ -1,13 +1,13 @@
 import pytest
 
-from scda.models.headers.cost import is_cheap, is_cheap_format
+from scda.models.headers.cost import CHEAP_BYTES, is_cheap, may_be_cheap
 from scda.models.images import FORMATS, image_format, open_image
 from tests.models.headers.test_jpeg import of_scans
 from tests.nasty import ENDINGS, encode, four, png
 
 
 def cheap(data: bytes) -> bool:
-    return is_cheap_format(image_format(data)) and is_cheap(open_image(data), data)
+    return may_be_cheap(image_format(data), data) and is_cheap(open_image(data), data)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -33,3 +33,9 @@ def test_text_is_counted_by_its_bytes() -> None:
     assert cheap(b"P3 2 2 255 " + b"1 " * 12)
     assert not cheap(b"P3 2 2 255 " + b"1 " * 100_000)
     assert cheap(encode(four(), "MPO", save_all=True, append_images=[four()]))
+
+
+def test_a_large_file_is_costly_whatever_its_header_says() -> None:
+    small = encode(four(), "JPEG")
+    assert cheap(small + bytes(CHEAP_BYTES - len(small)))
+    assert not cheap(small + bytes(CHEAP_BYTES - len(small) + 1))

@@ -36,3 +36,9 @@ def test_scans_behind_the_end_do_not_count() -> None:
     jpeg = encode(four(), "JPEG") + b"\xff\xda film" * 500
     assert num_scans(jpeg) == 1
     assert num_scans(jpeg, 501) == 501  # quick, and too high
+
+
+def test_scans_are_looked_for_among_a_bounded_number_of_segments() -> None:
+    nothing = PROGRESSIVE[:-2] + b"\xff\xda\0\2" * 200 + b"\xff\xfe\0\2" * 50_000
+    with pytest.raises(ImageError, match=r"^JPEG with more than 50,000 segments"):
+        num_scans(nothing, 100)

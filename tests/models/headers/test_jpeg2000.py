@@ -122,3 +122,33 @@ def test_what_pillow_writes_stays_readable() -> None:
     file = io.BytesIO()
     four().save(file, "JPEG2000", quality_layers=[40, 20, 10], num_resolutions=3)
     assert read_image(file.getvalue()).size == four().size
+
+
+def segment(marker: int, body: bytes) -> bytes:
+    return struct.pack(">HH", marker, len(body) + 2) + body
+
+
+def behind_size(segments: bytes) -> bytes:
+    """Return a codestream with more segments behind the first one of its main header."""
+    data = encode(four(), "JPEG2000", no_jp2=True)
+    start = data.index(b"\xff\x52")
+    return data[:start] + segments + data[start:]
+
+
+def test_the_work_of_reading_a_header_is_bounded() -> None:
+    # Files of the largest size took minutes.
+    component = bytes([0, 0, 5, 4, 4, 0, 1])
+    check_jpeg2000(behind_size(segment(0xFF53, component) * 200_000), max_pixels=BIG)
+    other = [bytes([0, 0, levels, 4, 4, 0, 1]) for levels in range(33)]
+    narrow = [bytes([0, 0, levels, 3, 4, 0, 1]) for levels in range(33)]
+    differing = b"".join(segment(0xFF53, body) for body in (*other, *narrow))
+    assert "more than 64 ways to divide its tiles" in refused(behind_size(differing))
+    assert "more than 262,144 segments" in refused(behind_size(segment(0xFF64, b"") * 262_144))
+    assert "more than 8 images" in refused(behind_size(b"") + b"\xff\x4f\xff\x51" * 8)
+
+
+def test_a_tile_part_that_begins_again_in_its_own_header_has_an_end() -> None:
+    # Its length leads from the data back to the length of its second segment, a marker itself.
+    circle = struct.pack(">HHHIBB", 0xFF90, 10, 0, 14, 0, 1)
+    circle += struct.pack(">HHH", 0xFF64, 0xFF64, 0xFF64 - 2) + bytes(0xFF64 - 4)
+    assert "more than 262,144 segments" in refused(behind_size(circle + b"\xff\x93"))
