@@ -4,6 +4,7 @@ Set SCDA_BUNDLE and start it with `bentoml serve scda.serve.service:Classifier`.
 runs the same application without BentoML.
 """
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -13,14 +14,16 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from scda.models.errors import ScdaError
-from scda.serve.http.application import load_app
-from scda.serve.http.settings import Settings
+from scda.serve.http.logs import configure_logging
+from scda.serve.http.settings import Settings, unknown_settings
+
+logger = logging.getLogger(__name__)
 
 NAME = "scda"
 # BentoML's time limit is above ours, whose error has the documented shape.
 _TRAFFIC = {"timeout": 60}  # seconds
-# BentoML's access log fails on a Content-Type that is not UTF-8, and with it the whole request.
-_LOGGING = {"access": {"request_content_type": False}}
+# BentoML's access log writes paths as they come, line breaks and escapes of a terminal included.
+_LOGGING = {"access": {"enabled": False}}
 # BentoML's metrics have one label per requested path, and are readable without the API key.
 _METRICS = {"enabled": False}
 
@@ -39,16 +42,36 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     This is a plain function because BentoML would match the routes of a Starlette application
     itself and answer 404 and 405 in its own shape.
     """
-    await bentoml.get_current_service().app(scope, receive, send)
+    ours = {key: value for key, value in scope.items() if key != "route"}  # that is BentoML's, "/"
+    await bentoml.get_current_service().app(ours, receive, send)
 
 
 def load() -> FastAPI:
     """Return the application that the environment configures, or exit with a one-line error."""
+    # With this variable, prometheus_client keeps every metric in a file of BentoML's home, and a
+    # full disk ends the process (SIGBUS). It looks when it is imported, so nothing above does.
+    os.environ.pop("PROMETHEUS_MULTIPROC_DIR", None)
+    from scda.serve.http.application import load_app
+
     try:
-        return load_app(Settings.from_environment(os.environ))
+        settings = Settings.from_environment(os.environ)
+        configure_logging(settings.log, "scda")
+        return load_app(settings)
     except ScdaError as error:
         print(f"scda: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+
+
+def check() -> None:
+    """Load the bundle before the workers start, and say what an operator should know."""
+    settings = load().state.settings
+    for warning in unknown_settings(os.environ):
+        logger.warning(warning)
+    if not (settings.api_key or settings.api_keys_file):
+        logger.warning(
+            "whoever reaches this server may use it without a key, and BentoML listens on every "
+            "address unless --host says otherwise: set SCDA_API_KEY, or --host 127.0.0.1"
+        )
 
 
 @bentoml.asgi_app(application, path="/")
@@ -56,8 +79,8 @@ def load() -> FastAPI:
 class Classifier:
     """Classifies images with the bundle in SCDA_BUNDLE."""
 
-    # Loads the bundle once before the workers start: a failing worker would be restarted forever.
-    check = bentoml.on_deployment(load)
+    # Once, before the workers start: a worker that fails would be started again for ever.
+    check = bentoml.on_deployment(check)
 
     def __init__(self) -> None:
         """Load and check the bundle; the worker is ready afterwards."""

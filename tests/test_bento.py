@@ -42,17 +42,32 @@ def test_the_built_bento_answers_from_another_folder_without_torch(
         port = free.getsockname()[1]
     bundle = make_bundle(tmp_path / "bundle")
     words = [clean, "-m", "bentoml", "serve", elsewhere, "--host", "127.0.0.1", "--port", port]
-    server = subprocess.Popen(
-        [str(word) for word in words],
-        env={**environment, "SCDA_BUNDLE": str(bundle)},
-        cwd=tmp_path,
-    )
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        server = subprocess.Popen(
+            [str(word) for word in words],
+            env={**environment, "SCDA_BUNDLE": str(bundle)},
+            cwd=tmp_path,
+            stdout=file,
+            stderr=file,
+        )
+    url = f"http://127.0.0.1:{port}"
     try:
-        answer = first_answer(f"http://127.0.0.1:{port}/v1/predict", server)
+        answer = first_answer(f"{url}/v1/predict", server)
+        assert httpx.get(f"{url}/v1/%1b%5b31mred").status_code == 404
+        assert httpx.get(f"{url}/v1/%0aforged").status_code == 404
     finally:
         server.terminate()
         server.wait(timeout=60)
     assert answer["label"] == "red"
+    text = log.read_text()
+    assert "\x1b" not in text
+    assert "\nforged" not in text
+    assert "route=/v1/predict status=200" in text
+    assert "route=other status=404 code=not_found" in text
+    assert "may use it without a key" in text
+    assert "Traceback" not in text
+    assert not list((home / "prometheus_multiproc_dir").glob("*.db"))
 
 
 def run(*words: object, **options: Any) -> None:

@@ -19,7 +19,7 @@ from scda.serve.workers.process import PROGRAM, Process, cause_of, ending
 from scda.serve.workers.switch import switch
 
 logger = logging.getLogger(__name__)
-_PATIENCE_SECONDS = 5.0  # beyond the time that a worker gives its requests
+PATIENCE_SECONDS = 5.0  # beyond the time that a worker gives its requests
 _MAX_DELAY = 60.0  # seconds between two attempts to start a worker that cannot start
 
 
@@ -209,7 +209,7 @@ class Supervisor:
             logger.error("%d workers were killed before they had stopped", len(self._alive))
             return
         logger.info("stopping; requests under way have %d seconds", self._drain_seconds)
-        late = self._drain_seconds + _PATIENCE_SECONDS
+        late = self._drain_seconds + PATIENCE_SECONDS
         asyncio.get_running_loop().call_later(late, self._end, signal.SIGKILL)
 
     def _hang_up(self) -> None:

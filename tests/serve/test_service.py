@@ -39,18 +39,33 @@ def test_bentoml_does_not_report_usage_however_it_is_started() -> None:
     assert done.stdout.split() == ["False", "True"]
 
 
-FROZEN = """
+LOADED = """
 import gc
+import sys
 
-from scda.serve.service import Classifier
+from scda.serve.service import Classifier, check
 
+assert "prometheus_client" not in sys.modules
+check()
 Classifier.inner()
 print(gc.get_freeze_count())
 """
 
 
-def test_what_a_worker_loaded_is_not_looked_through_for_garbage(bundle: Path) -> None:
-    environment = {**os.environ, "SCDA_BUNDLE": str(bundle)}
-    argv = [sys.executable, "-c", FROZEN]
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 10_000
+def load(bundle: Path, home: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
+    """Load the service as `bentoml serve` does."""
+    variables = {"SCDA_BUNDLE": str(bundle), "PROMETHEUS_MULTIPROC_DIR": str(home), **settings}
+    argv, environment = [sys.executable, "-c", LOADED], {**os.environ, **variables}
+    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+
+
+def test_what_a_worker_loads_is_kept_in_memory_and_an_operator_is_warned(
+    bundle: Path, tmp_path: Path
+) -> None:
+    done = load(bundle, tmp_path, SCDA_QEUE="7")
+    assert int(done.stdout) > 10_000  # objects that the garbage collector leaves out
+    assert not list(tmp_path.iterdir())  # metrics in files: a full disk would kill the worker
+    misspelt, open_to_all = done.stderr.splitlines()
+    assert "SCDA_QEUE is no setting and has no effect; did you mean SCDA_QUEUE?" in misspelt
+    assert "without a key" in open_to_all
+    assert load(bundle, tmp_path, SCDA_API_KEY="key").stderr == ""
