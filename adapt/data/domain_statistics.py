@@ -1,7 +1,8 @@
 """A backbone with the statistics of one domain, from a sample of its images."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from scda.adapt.runtime.threads import one_thread
 from scda.models.errors import GateError, ImageError
@@ -19,6 +21,7 @@ from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone, side_by_side
 from scda.models.networks.statistics import (
     Statistics,
+    batch_features,
     batch_statistics,
     has_statistics,
     with_statistics,
@@ -40,7 +43,12 @@ def evenly(values: Sequence[T], count: int) -> list[T]:
 
 
 def domain_statistics(
-    paths: Sequence[Path], backbone: Backbone, *, cache_folder: Path, limits: ImageLimits = LIMITS
+    paths: Sequence[Path],
+    backbone: Backbone,
+    *,
+    cache_folder: Path,
+    limits: ImageLimits = LIMITS,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> DomainStatistics | None:
     """Return the statistics of a sample of the images; None if there are too few.
 
@@ -52,23 +60,45 @@ def domain_statistics(
         backbone: Frozen backbone, on the CPU; each of several is taken by itself.
         cache_folder: Folder that keeps them between runs.
         limits: The largest image that is read.
+        on_progress: Called with the number of images that a backbone has seen.
     """
     files = [data for path in evenly(paths, SAMPLE) if (data := _bytes(path, limits)) is not None]
     if len(files) < _LEAST:
         return None
     found = {}
     for part in backbone.parts or (backbone,):
-        if not has_statistics(part):
-            continue
-        cached = _cache_path(cache_folder, part, files)
-        statistics = _read(cached)
-        if statistics is None:
-            with one_thread():
-                statistics = batch_statistics(part, _batches(files, part, limits))
-            cache_folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(cached, save(dict(statistics)))
-        found[part.id] = statistics
+        if has_statistics(part):
+            compute = partial(_statistics_by_batch, files, part, limits, on_progress)
+            found[part.id] = _kept(_cache_path(cache_folder, part, files), compute)
     return found or None
+
+
+def domain_features(
+    paths: Sequence[Path], backbone: Backbone, *, cache_folder: Path, limits: ImageLimits = LIMITS
+) -> Tensor | None:
+    """Return nearly the features that the domain's own statistics would give, (N, D_backbone).
+
+    Each image is normalised by the statistics of its batch, for which one pass is enough. The
+    folder of the feature cache keeps the features. None if there are too few images, or if one of
+    them cannot be read.
+
+    Args:
+        paths: Image files, a sample of the domain.
+        backbone: Frozen backbone, on the CPU; each of several is taken by itself.
+        cache_folder: Folder that keeps the features between runs.
+        limits: The largest image that is read.
+    """
+    files = [data for path in paths if (data := _bytes(path, limits)) is not None]
+    if len(files) < max(_LEAST, len(paths)):
+        return None
+    found = []
+    for part in backbone.parts or (backbone,):
+        compute = partial(_features_by_batch, files, part, limits)
+        path = _cache_path(cache_folder, part, files, "-features")
+        found.append(_kept(path, compute)["features"])
+    if any(len(features) < len(files) for features in found):
+        return None
+    return torch.cat([normalize(part) for part in found], dim=1) if backbone.parts else found[0]
 
 
 def domain_backbone(backbone: Backbone, statistics: DomainStatistics) -> Backbone:
@@ -115,15 +145,45 @@ def _bytes(path: Path, limits: ImageLimits) -> bytes | None:
         return None
 
 
-def _batches(files: Sequence[bytes], backbone: Backbone, limits: ImageLimits) -> Iterator[Tensor]:
+def _turns(count: int) -> list[range]:
+    """Return the files of each batch: they come by class, so that it takes every n-th one."""
+    batches = max(1, count // _BATCH)
+    return [range(number, count, batches) for number in range(batches)]
+
+
+def _batches(
+    files: Sequence[bytes],
+    backbone: Backbone,
+    limits: ImageLimits,
+    on_progress: Callable[[int], None],
+) -> Iterator[Tensor]:
     """Yield the readable images in batches of which each is a sample of all, as pixels."""
-    count = max(1, len(files) // _BATCH)
-    for number in range(count):
-        # Files come by class, so that a batch takes every n-th one.
-        images = [_pixels(data, backbone, limits) for data in files[number::count]]
+    done = 0
+    for turn in _turns(len(files)):
+        images = [_pixels(files[number], backbone, limits) for number in turn]
         readable = [pixels for pixels in images if pixels is not None]
         if readable:
             yield torch.from_numpy(np.stack(readable))
+        on_progress(done := done + len(turn))
+
+
+def _statistics_by_batch(
+    files: Sequence[bytes],
+    backbone: Backbone,
+    limits: ImageLimits,
+    on_progress: Callable[[int], None],
+) -> Mapping[str, Tensor]:
+    return batch_statistics(backbone, _batches(files, backbone, limits, on_progress))
+
+
+def _features_by_batch(
+    files: Sequence[bytes], backbone: Backbone, limits: ImageLimits
+) -> dict[str, Tensor]:
+    """Return the features of the readable images; in the order of the files if all are."""
+    batches = _batches(files, backbone, limits, lambda done: None)
+    features = batch_features(backbone, batches)
+    order = [number for turn in _turns(len(files)) for number in turn]
+    return {"features": features[np.argsort(order)] if len(features) == len(files) else features}
 
 
 def _pixels(data: bytes, backbone: Backbone, limits: ImageLimits) -> Pixels | None:
@@ -133,13 +193,19 @@ def _pixels(data: bytes, backbone: Backbone, limits: ImageLimits) -> Pixels | No
         return None
 
 
-def _cache_path(folder: Path, backbone: Backbone, files: Sequence[bytes]) -> Path:
+def _cache_path(folder: Path, backbone: Backbone, files: Sequence[bytes], what: str = "") -> Path:
     digest = hashlib.sha256(b"".join(hashlib.sha256(data).digest() for data in files)).hexdigest()
-    return folder / f"{backbone.id}-{backbone.preprocessing.id}-{digest[:16]}.safetensors"
+    name = f"{backbone.id}-{backbone.preprocessing.id}-{digest[:16]}{what}"
+    return folder / f"{name}.safetensors"
 
 
-def _read(path: Path) -> Statistics | None:
+def _kept(path: Path, compute: Callable[[], Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    """Return the tensors that the file holds, or else compute them in one thread and write it."""
     try:
         return load(path.read_bytes())
-    except (OSError, SafetensorError):  # not there, or damaged: it can be computed once more
-        return None
+    except (OSError, SafetensorError):  # not there, or damaged: they can be computed once more
+        with one_thread():
+            tensors = compute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, save(dict(tensors)))
+        return tensors

@@ -11,6 +11,7 @@ from scda.adapt.discovery.propagation import neighbour_graph
 from scda.models.index import Ids, build_index, nearest, normalised
 
 _VOTERS = 5  # source images that vote on the class of a target image
+_FARTHER = 0.09  # of the cosine; features by batch lack up to 0.05 where statistics help
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ def closeness(source: Points, labels: Ids, target: Points) -> Closeness:
 
     Args:
         source: Backbone features of the source, (N, D_backbone).
-        labels: Labels of the source, (N,), 0 to K - 1.
+        labels: Labels of the source, (N,); a class without images is left out.
         target: Backbone features of the target, (M, D_backbone).
     """
+    labels = np.unique(labels, return_inverse=True)[1]
     whitening = fit_whitening(source, labels, target)
     points, others = whitening.source(source), whitening.target(target)
     landed = landing(points, labels, others, neighbour_graph(others))
@@ -60,3 +62,11 @@ def closeness(source: Points, labels: Ids, target: Points) -> Closeness:
 def is_closer(after: Closeness, before: Closeness) -> bool:
     """Return whether the domains lie closer by both views: one alone is often wrong."""
     return after.agreement > before.agreement and after.cosine > before.cosine
+
+
+def is_far_off(after: Closeness, before: Closeness) -> bool:
+    """Return whether domains that are normalised batch by batch lie much farther apart than before.
+
+    The batches' statistics are less certain than those of the domain, so that little is no sign.
+    """
+    return after.cosine < before.cosine - _FARTHER

@@ -12,20 +12,27 @@ from torch import Tensor
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Data, Labelled, features_again
 from scda.adapt.data.domain_statistics import (
+    SAMPLE,
     DomainStatistics,
     domain_backbone,
+    domain_features,
     domain_statistics,
     evenly,
 )
 from scda.adapt.data.job import Job
 from scda.adapt.data.recorded import Recorded
-from scda.adapt.discovery.closeness import closeness, is_closer
+from scda.adapt.discovery.closeness import Closeness, closeness, is_closer, is_far_off
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.progress import Reporter
+from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone
 
 _COMPARED = 2000  # images of each domain, at most, on which the choice is made
+_GLIMPSED = 128  # images of each domain that show whether the choice is worth its time
+_OF_EACH_CLASS = 8  # at least, of the source
 
+DOMAINS = ("source", "target")
+Paths: TypeAlias = tuple[list[Path], list[Path]]  # of the source and of the target
 Features: TypeAlias = Callable[[list[Path], Backbone, str], Tensor | None]
 
 
@@ -53,34 +60,78 @@ def choose_statistics(
         reporter: Reporter of progress.
         recorded: What a resumed run began with; it keeps its choice.
     """
-    source, target = list(data.source_images.paths), list(data.target_images.paths)
+    paths = list(data.source_images.paths), list(data.target_images.paths)
+    before = Chosen(data.source, data.target, backbone, {})
 
     def features(paths: list[Path], of_domain: Backbone, what: str) -> Tensor | None:
         images = data.source_images if what == "source" else data.target_images
         return features_again(images.only(paths), of_domain, job, reporter, f"{what} images again")
 
-    if recorded.statistics is not None:
-        found = dict(recorded.statistics)
-    else:
-        found = _statistics(job, source, target, backbone)
+    def offered() -> dict[str, DomainStatistics]:
+        return offered_statistics(
+            before, paths, job.config, cache=job.cache, limits=job.limits, reporter=reporter
+        )
+
+    is_resumed = recorded.statistics is not None
+    found = recorded.statistics if is_resumed else distributed.broadcast_from_main(offered)
     chosen = choose(
-        Chosen(data.source, data.target, backbone, found),
-        (source, target),
+        replace(before, statistics=dict(found or {})),
+        paths,
         features,
-        always=recorded.statistics is not None or job.config.backbone_statistics == "domain",
+        always=is_resumed or job.config.backbone_statistics == "domain",
     )
     if chosen.statistics:
         reporter.say("the backbone normalises by the statistics of each domain")
     return chosen
 
 
-def choose(
-    offered: Chosen,
-    paths: tuple[list[Path], list[Path]],
-    features: Features,
+def adapts_statistics(config: TrainConfig) -> bool:
+    """Return whether the statistics of the domains may be taken: only by a frozen backbone."""
+    return config.backbone_statistics != "pretrained" and config.finetune == "none"
+
+
+def offered_statistics(
+    before: Chosen,
+    paths: Paths,
+    config: TrainConfig,
     *,
-    always: bool = False,
-) -> Chosen:
+    cache: Path,
+    limits: ImageLimits = LIMITS,
+    reporter: Reporter | None = None,
+) -> dict[str, DomainStatistics]:
+    """Return the statistics of both domains by name; nothing if they are not worth a comparison.
+
+    Args:
+        before: Features and backbone of the pre-training.
+        paths: Image files of source and target, in the order of the features.
+        config: Configuration of the run.
+        cache: Folder that keeps what is computed.
+        limits: The largest image that is read.
+        reporter: Reporter of progress.
+    """
+    reporter = reporter or Reporter(quiet=True)
+    if not adapts_statistics(config):
+        return {}
+    if config.backbone_statistics == "auto":
+        reporter.say("comparing the batch statistics of the domains with those of the pre-training")
+        glimpse = partial(
+            domain_features, backbone=before.backbone, cache_folder=cache, limits=limits
+        )
+        if not _may_be_closer(before, paths, glimpse):
+            return {}
+    found = {}
+    for domain, files in zip(DOMAINS, paths, strict=True):
+        reporter.begin(f"statistics of {domain} images", min(SAMPLE, len(files)))
+        statistics = domain_statistics(
+            files, before.backbone, cache_folder=cache, limits=limits, on_progress=reporter.done
+        )
+        if statistics is None:
+            return {}
+        found[domain] = statistics
+    return found
+
+
+def choose(offered: Chosen, paths: Paths, features: Features, *, always: bool = False) -> Chosen:
     """Return the features with the statistics of the domains, if those bring them closer.
 
     Args:
@@ -92,7 +143,7 @@ def choose(
     kept = replace(offered, statistics={})
     if not offered.statistics:
         return kept
-    both = [domain_backbone(offered.backbone, offered.statistics[d]) for d in ("source", "target")]
+    both = [domain_backbone(offered.backbone, offered.statistics[domain]) for domain in DOMAINS]
 
     def again(most: int) -> tuple[Tensor, Tensor] | None:
         of_source = features(evenly(paths[0], most), both[0], "source")
@@ -101,7 +152,7 @@ def choose(
 
     every = max(map(len, paths))
     found = again(every if always else _COMPARED)
-    if found is None or not (always or _is_closer(offered, found)):
+    if found is None or not (always or is_closer(*_compared(offered, found, _COMPARED))):
         return kept
     if not always and every > _COMPARED:
         found = again(every)
@@ -111,30 +162,32 @@ def choose(
     return Chosen(source, found[1], both[1], offered.statistics)
 
 
-def adapts_statistics(config: TrainConfig) -> bool:
-    """Return whether the statistics of the domains may be taken: only by a frozen backbone."""
-    return config.backbone_statistics != "pretrained" and config.finetune == "none"
+def _may_be_closer(
+    before: Chosen, paths: Paths, glimpse: Callable[[list[Path]], Tensor | None]
+) -> bool:
+    """Return False where few images of each domain show that their statistics do not help."""
+    num_known = int(before.source.labels.max()) + 1
+    count = min(SAMPLE, max(_GLIMPSED, _OF_EACH_CLASS * num_known))
+    of_source, of_target = (glimpse(evenly(files, count)) for files in paths)
+    if of_source is None or of_target is None:
+        return True
+    return not is_far_off(*_compared(before, (of_source, of_target), count))
 
 
-def _is_closer(offered: Chosen, after: tuple[Tensor, Tensor]) -> bool:
-    rows = torch.tensor(evenly(range(len(offered.source.labels)), _COMPARED))
-    others = torch.tensor(evenly(range(len(offered.target)), _COMPARED))
-    labels = offered.source.labels[rows].numpy()
-    before = closeness(
-        offered.source.features[rows].numpy(), labels, offered.target[others].numpy()
+def _compared(
+    before: Chosen, after: tuple[Tensor, Tensor], most: int
+) -> tuple[Closeness, Closeness]:
+    """Return how close the domains lie with the features after, and on the same images before.
+
+    Args:
+        before: All features of the pre-training.
+        after: Other features of evenly spaced images of both domains.
+        most: The largest number of images of each.
+    """
+    rows = torch.tensor(evenly(range(len(before.source.labels)), most))
+    others = torch.tensor(evenly(range(len(before.target)), most))
+    labels = before.source.labels[rows].numpy()
+    return (
+        closeness(after[0].numpy(), labels, after[1].numpy()),
+        closeness(before.source.features[rows].numpy(), labels, before.target[others].numpy()),
     )
-    return is_closer(closeness(after[0].numpy(), labels, after[1].numpy()), before)
-
-
-def _statistics(
-    job: Job, source: list[Path], target: list[Path], backbone: Backbone
-) -> dict[str, DomainStatistics]:
-    if not adapts_statistics(job.config):
-        return {}
-
-    def of_both() -> dict[str, DomainStatistics]:
-        find = partial(domain_statistics, cache_folder=job.cache, limits=job.limits)
-        of_source, of_target = find(source, backbone), find(target, backbone)
-        return {"source": of_source, "target": of_target} if of_source and of_target else {}
-
-    return distributed.broadcast_from_main(of_both)

@@ -14,6 +14,7 @@ from scda.adapt.training.image_batches import AugmentedBatches, preprocessed_bat
 from scda.adapt.training.sampling import Step
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.network import PixelBackbone
+from scda.models.networks.statistics import gathering
 
 _BATCH = 32  # images of an inference pass
 
@@ -63,16 +64,9 @@ class TunedBackbone(PixelBackbone):
                 several processes has some of them.
         """
         self.eval()  # numbers of batches differ between processes: no pass gathers features
-        layers = [layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]
-        before = [layer.momentum for layer in layers]
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.momentum = None  # the plain mean over the batches
-            layer.training = True
-        seen = [len(self(pixels.to(self.mean.device))) for pixels in batches]
+        with gathering([layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]):
+            seen = [len(self(pixels.to(self.mean.device))) for pixels in batches]
         distributed.average_statistics(self, weight=len(seen))
-        for layer, momentum in zip(layers, before, strict=True):
-            layer.momentum = momentum
 
     @torch.no_grad()
     def features(self, batches: Iterable[Tensor]) -> Tensor:

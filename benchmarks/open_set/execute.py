@@ -4,7 +4,7 @@ import multiprocessing
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,13 @@ from torch import Tensor
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, inputs_of, one_thread
 from scda.adapt.data.dataset import job_backbone
-from scda.adapt.data.domain_statistics import domain_statistics
 from scda.adapt.data.features import extract
-from scda.adapt.pipeline.statistics import Chosen, adapts_statistics, choose
+from scda.adapt.pipeline.statistics import (
+    Chosen,
+    adapts_statistics,
+    choose,
+    offered_statistics,
+)
 from scda.models.errors import DataError
 from scda.models.networks.backbones import Backbone
 
@@ -39,19 +43,20 @@ class Computed:
         inputs = inputs_of(run.lists, self.features)
         if not adapts_statistics(run.config):
             return inputs
-        paths = (list(run.lists.source), list(run.lists.target))
-        backbone = job_backbone(run.config)
-        both = [domain_statistics(sorted(of), backbone, cache_folder=self.cache) for of in paths]
-        found = [statistics for statistics in both if statistics]
-        statistics = dict(zip(("source", "target"), found, strict=True)) if all(both) else {}
+        # A folder is scanned in the order of its paths, and so its statistics serve several tasks.
+        rows = sorted(range(len(run.lists.target)), key=run.lists.target.__getitem__)
+        paths = list(run.lists.source), [run.lists.target[row] for row in rows]
+        before = Chosen(inputs.source, inputs.target[rows], job_backbone(run.config), {})
 
         def features(of: list[Path], adapted: Backbone, domain: str) -> Tensor:
             return torch.from_numpy(extract(of, adapted, cache_folder=self.cache).features)
 
+        found = offered_statistics(before, paths, run.config, cache=self.cache)
         always = run.config.backbone_statistics == "domain"
-        offered = Chosen(inputs.source, inputs.target, backbone, statistics)
-        chosen = choose(offered, paths, features, always=always)
-        return Inputs(chosen.source, chosen.target)
+        chosen = choose(replace(before, statistics=found), paths, features, always=always)
+        target = torch.empty_like(chosen.target)
+        target[rows] = chosen.target
+        return Inputs(chosen.source, target)
 
 
 def features_of(runs: Sequence[Run], cache: Path) -> Computed:

@@ -5,7 +5,8 @@ Domain Adaptation, arXiv 1603.04779).
 """
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -25,7 +26,25 @@ def has_statistics(backbone: Backbone) -> bool:
     return bool(_layers(backbone.network))
 
 
-@torch.inference_mode()
+@contextmanager
+def gathering(layers: Iterable[_BatchNorm]) -> Iterator[None]:
+    """Let layers normalise every batch by its own statistics, and keep the mean over the batches.
+
+    Each batch counts as much. After the block, the layers normalise by what they have kept.
+    """
+    momenta = {layer: layer.momentum for layer in layers}
+    for layer in momenta:
+        layer.reset_running_stats()
+        layer.momentum = None  # the plain mean over the batches
+        layer.train()
+    try:
+        yield
+    finally:
+        for layer, momentum in momenta.items():
+            layer.momentum = momentum
+            layer.eval()
+
+
 def batch_statistics(backbone: Backbone, batches: Iterable[Tensor]) -> Statistics:
     """Return the statistics that the layers see if each batch is normalised by its own.
 
@@ -33,20 +52,19 @@ def batch_statistics(backbone: Backbone, batches: Iterable[Tensor]) -> Statistic
         backbone: One backbone, on the CPU.
         batches: Pixels, uint8 (B, H, W, 3); each batch is a sample of the whole domain.
     """
-    module = PixelBackbone(replace(backbone, network=copy.deepcopy(backbone.network)))
-    module = module.eval().to(memory_format=torch.channels_last)
-    layers = _layers(module.network)
-    for layer in layers.values():
-        layer.reset_running_stats()
-        layer.momentum = None  # the plain mean over the batches
-        layer.train()
-    for pixels in batches:
-        module(pixels)
-    return {
-        f"{name}.{of}": getattr(layer, of).clone()
-        for name, layer in layers.items()
-        for of in _NAMES
-    }
+    return _pass(backbone, batches)[0]
+
+
+def batch_features(backbone: Backbone, batches: Iterable[Tensor]) -> Tensor:
+    """Return the features of images if each batch is normalised by its own statistics, (N, D).
+
+    With large batches they are nearly those that the statistics of the domain would give.
+
+    Args:
+        backbone: One backbone, on the CPU.
+        batches: Pixels, uint8 (B, H, W, 3); each batch is a sample of the whole domain.
+    """
+    return torch.cat([torch.empty(0, backbone.width), *_pass(backbone, batches)[1]])
 
 
 def with_statistics(backbone: Backbone, statistics: Statistics) -> Backbone:
@@ -54,6 +72,21 @@ def with_statistics(backbone: Backbone, statistics: Statistics) -> Backbone:
     network = copy.deepcopy(backbone.network)
     network.load_state_dict({**network.state_dict(), **statistics})
     return replace(backbone, network=network)
+
+
+@torch.inference_mode()
+def _pass(backbone: Backbone, batches: Iterable[Tensor]) -> tuple[Statistics, list[Tensor]]:
+    module = PixelBackbone(replace(backbone, network=copy.deepcopy(backbone.network)))
+    module = module.eval().to(memory_format=torch.channels_last)
+    layers = _layers(module.network)
+    with gathering(layers.values()):
+        features = [module(pixels) for pixels in batches]
+    statistics = {
+        f"{name}.{of}": getattr(layer, of).clone()
+        for name, layer in layers.items()
+        for of in _NAMES
+    }
+    return statistics, features
 
 
 def _layers(network: nn.Module) -> dict[str, _BatchNorm]:

@@ -10,6 +10,7 @@ from scda.adapt.data import domain_statistics as module
 from scda.adapt.data.domain_statistics import (
     DomainStatistics,
     domain_backbone,
+    domain_features,
     domain_statistics,
     evenly,
     read_statistics,
@@ -79,6 +80,39 @@ def test_they_do_not_depend_on_the_number_of_threads(
     assert same(*found)
 
 
+def test_features_by_batch_are_in_the_order_of_the_files_and_kept(
+    backbone: Backbone, images: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BATCH", 10)  # of 20 images, so that there are two batches
+    found = domain_features(images, backbone, cache_folder=tmp_path)
+    assert found is not None
+    half = domain_features(images[::2], backbone, cache_folder=tmp_path)
+    assert half is not None
+    assert torch.allclose(found[::2], half, atol=1e-5)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "batch_features", None)  # not called
+        again = domain_features(images, backbone, cache_folder=tmp_path)
+    assert again is not None
+    assert torch.equal(again, found)
+
+
+def test_a_lost_image_or_few_images_give_no_features(
+    backbone: Backbone, images: list[Path], tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.png"
+    for content in (None, b"no image"):
+        if content:
+            bad.write_bytes(content)
+        assert domain_features([*images, bad], backbone, cache_folder=tmp_path) is None
+    assert domain_features(images[:7], backbone, cache_folder=tmp_path) is None
+
+
+def test_progress_counts_images(backbone: Backbone, images: list[Path], tmp_path: Path) -> None:
+    done: list[int] = []
+    domain_statistics(images, backbone, cache_folder=tmp_path, on_progress=done.append)
+    assert done == [20]
+
+
 def test_unreadable_files_are_passed_over_and_few_images_give_none(
     backbone: Backbone, images: list[Path], tmp_path: Path
 ) -> None:
@@ -114,4 +148,8 @@ def test_each_of_several_backbones_has_its_own(images: list[Path], tmp_path: Pat
     assert set(found) == {part.id for part in both.parts}
     adapted = domain_backbone(both, found)
     assert adapted.width == both.width
+    features = domain_features(images, both, cache_folder=tmp_path / "cache")
+    assert features is not None
+    assert features.shape == (len(images), both.width)
+    assert torch.allclose(features.norm(dim=1), torch.tensor(2**0.5))
     assert all(a.id != b.id for a, b in zip(adapted.parts, both.parts, strict=True))

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scda.adapt.discovery.closeness import Closeness, closeness, is_closer
+from scda.adapt.discovery.closeness import Closeness, closeness, is_closer, is_far_off
 
 
 def domains(shift: float) -> tuple["np.ndarray", "np.ndarray", "np.ndarray"]:
@@ -37,3 +37,16 @@ def test_every_view_has_to_agree(view: str) -> None:
     after = Closeness(0.6, 0.6)
     assert is_closer(after, before)
     assert not is_closer(replace(after, **{view: 0.4}), before)
+
+
+def test_a_class_without_images_is_left_out() -> None:
+    source, labels, target = domains(2.0)
+    assert closeness(source, np.where(labels == 3, 4, labels), target) == closeness(
+        source, labels, target
+    )
+
+
+@pytest.mark.parametrize(("cosine", "expected"), [(0.3, True), (0.45, False), (0.6, False)])
+def test_only_much_lower_cosines_are_far_off(cosine: float, expected: bool) -> None:
+    before = Closeness(0.5, 0.5)
+    assert is_far_off(Closeness(0.9, cosine), before) is expected

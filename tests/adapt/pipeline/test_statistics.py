@@ -8,8 +8,9 @@ from torch import Tensor
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.job import Job
+from scda.adapt.pipeline import statistics as module
 from scda.adapt.pipeline.run import train
-from scda.adapt.pipeline.statistics import Chosen, adapts_statistics, choose
+from scda.adapt.pipeline.statistics import Chosen, adapts_statistics, choose, offered_statistics
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest
@@ -69,6 +70,41 @@ def test_others_are_not_taken_unless_they_are_asked_for(offered: Chosen) -> None
 def test_a_lost_image_keeps_the_statistics_of_the_pretraining(offered: Chosen) -> None:
     assert choose(offered, PATHS, lambda *_: None) == replace(offered, statistics={})
     assert choose(offered, PATHS, lambda *_: None, always=True).statistics == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "shift", "expected"),
+    [("auto", 0, True), ("auto", 6, False), ("domain", 6, True), ("pretrained", 0, False)],
+)
+def test_statistics_are_computed_only_where_a_glimpse_of_them_does_not_lead_far_off(
+    offered: Chosen,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    shift: int,
+    expected: bool,
+) -> None:
+    """The domains of the pre-training lie close; those of the glimpse as far apart as `shift`."""
+    before = choose(offered, PATHS, near)
+    moved = torch.randn((4, WIDTH), generator=torch.Generator().manual_seed(0))
+
+    def glimpse(paths: list[Path], *unused: object, **options: object) -> Tensor:
+        domain = "source" if paths[0].name[0] == "s" else "target"
+        features = near(paths, offered.backbone, domain)
+        is_target = domain == "target"
+        return features + shift * is_target * moved[torch.arange(4).repeat_interleave(EACH)]
+
+    monkeypatch.setattr(module, "domain_features", glimpse)
+    monkeypatch.setattr(module, "domain_statistics", lambda *_, **__: offered.statistics["source"])
+    config = TrainConfig(backbone_statistics=mode)
+    found = offered_statistics(before, PATHS, config, cache=tmp_path)
+    assert found == (offered.statistics if expected else {})
+
+
+def test_a_domain_of_few_images_keeps_the_statistics_of_the_pretraining(
+    offered: Chosen, tmp_path: Path
+) -> None:
+    assert offered_statistics(offered, PATHS, TrainConfig(), cache=tmp_path) == {}  # none is there
 
 
 def test_a_backbone_that_learns_has_statistics_of_its_own() -> None:

@@ -6,7 +6,13 @@ from torch import nn
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.conv4 import Conv4
 from scda.models.networks.network import PixelBackbone
-from scda.models.networks.statistics import batch_statistics, has_statistics, with_statistics
+from scda.models.networks.statistics import (
+    batch_features,
+    batch_statistics,
+    gathering,
+    has_statistics,
+    with_statistics,
+)
 from scda.models.preprocess import Preprocessing
 
 PREPROCESSING = Preprocessing(resize_px=32, crop_px=32, mean=(127.0,) * 3, std=(128.0,) * 3)
@@ -64,3 +70,24 @@ def test_statistics_are_the_mean_over_batches() -> None:
 def test_a_backbone_may_have_none() -> None:
     assert has_statistics(conv4())
     assert not has_statistics(replace(conv4(), network=nn.Sequential(nn.Linear(2, 2))))
+
+
+def test_features_by_batch_are_nearly_those_of_the_domain() -> None:
+    backbone, images = conv4(), dark(64)
+    adapted = with_statistics(backbone, batch_statistics(backbone, [images]))
+    found = batch_features(backbone, [images[:32], images[32:]])
+    with torch.no_grad():
+        before, after = (PixelBackbone(of).eval()(images) for of in (backbone, adapted))
+    assert found.shape == (64, backbone.width)
+    assert (found - after).norm() < 0.2 * (found - before).norm()
+
+
+def test_layers_gather_the_statistics_of_a_block_alone() -> None:
+    layer = nn.BatchNorm1d(2, momentum=0.3)
+    layer.eval()
+    with gathering([layer]):
+        layer(torch.tensor([[1.0, 2.0], [3.0, 2.0]]))
+    layer(torch.tensor([[100.0, 100.0], [300.0, 100.0]]))
+    assert layer.running_mean is not None
+    assert layer.running_mean.tolist() == [2.0, 2.0]
+    assert layer.momentum == 0.3
