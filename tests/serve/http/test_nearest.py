@@ -55,7 +55,7 @@ def test_the_classes_are_those_of_the_prediction_with_their_pictures(folder: Pat
         "label": "red",
         "kind": "known",
         "distance": pytest.approx(0, abs=1e-3),
-        "exemplars": ["/v1/exemplars/known-002/0"],
+        "exemplars": [f"/v1/exemplars/known-002/0?model={predictor.manifest.id}"],
     }
     fields = ("class_id", "label", "distance")
     said = [{name: near[name] for name in fields} for near in answer["classes"]]
@@ -93,7 +93,8 @@ def test_names_are_applied(folder: Path) -> None:
     near = {entry["class_id"]: entry for entry in answer["classes"]}
     assert set(near) == {"known-001", "known-002", D1, "unknown"}
     assert near["known-002"]["distance"] == pytest.approx(0, abs=1e-3)  # yellow's own centroid
-    assert near["known-002"]["exemplars"] == [f"/v1/exemplars/{i}/0" for i in ("known-002", D0)]
+    paths = [address.partition("?")[0] for address in near["known-002"]["exemplars"]]
+    assert paths == [f"/v1/exemplars/{i}/0" for i in ("known-002", D0)]
     assert (near[D1]["label"], near[D1]["kind"]) == ("sky", "discovered")
     assert (near["unknown"]["label"], near["unknown"]["kind"]) == ("unknown", "unknown")
 
@@ -111,14 +112,14 @@ def test_a_renaming_in_between_does_not_mix_names(
     monkeypatch.setattr(TargetIndex, "nearest", renamed_meanwhile)
     answer = nearest(app_for(predictor), RED)
     assert answer["prediction"]["names_version"] == 0
-    assert answer["classes"][0]["exemplars"] == ["/v1/exemplars/known-002/0"]
+    assert answer["classes"][0]["exemplars"][0].startswith("/v1/exemplars/known-002/0?")
 
 
 def test_a_merged_class_shows_its_own_pictures_first(bundle: Path) -> None:
-    exemplars = Exemplars(bundle, read_manifest(bundle))
-    merged = Names(version=1, merges={"known-000": D1})
+    manifest = read_manifest(bundle)
+    exemplars, merged = Exemplars(bundle, manifest), Names(version=1, merges={"known-000": D1})
     assert exemplars.addresses(D1, merged) == tuple(
-        f"/v1/exemplars/{class_id}/0" for class_id in (D1, "known-000")
+        f"/v1/exemplars/{class_id}/0?model={manifest.id}" for class_id in (D1, "known-000")
     )
     assert exemplars.addresses("known-000", merged) == ()
 

@@ -15,7 +15,7 @@ from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
 from scda.serve.http.served.switch import ModelSwitch
 from tests.bundles import make_bundle, picture
-from tests.serve.http.test_application import Stopped, app_for, ask, client_of
+from tests.serve.http.test_application import Stopped, app_for, ask, client_of, code_of
 
 RED, D0 = picture("red"), "discovered-000"
 FIRST, SECOND = "red", "crimson"  # what the two models call a red image
@@ -207,6 +207,36 @@ def test_the_exemplars_are_those_that_were_verified(folders: tuple[Path, Path]) 
     after = ask(app, "GET", address)
     assert (after.status_code, after.content) == (200, before.content)
     assert after.headers["etag"] == before.headers["etag"]
+
+
+def test_an_address_of_the_earlier_model_shows_no_image_of_the_later_one(
+    bundles: tuple[Path, Path],
+) -> None:
+    async def steps(client: httpx.AsyncClient, models: ModelSwitch) -> None:
+        async def addresses() -> list[str]:
+            answer = (await client.post("/v1/nearest", content=RED)).json()
+            return [one for near in answer["classes"] for one in near["exemplars"]]
+
+        earlier, earlier_id = await addresses(), models.current.id
+        shown = await client.get(earlier[0])
+        assert shown.status_code == 200
+        assert "immutable" in shown.headers["cache-control"]
+        models.commit(await models.prepare(bundles[1]))
+        later = await addresses()
+        assert len(later) == len(earlier)
+        for address in earlier:
+            refused = await client.get(address, headers={"If-None-Match": shown.headers["etag"]})
+            assert code_of(refused) == "not_found"
+            message = refused.json()["error"]["message"]
+            assert earlier_id in message
+            assert models.current.id in message
+            assert (await client.get(address.partition("?")[0])).status_code == 200
+        for address in later:
+            assert (await client.get(address)).status_code == 200
+        models.commit(await models.prepare(bundles[0]))
+        assert (await client.get(earlier[0])).content == shown.content
+
+    run(app_of(bundles[0]), steps)
 
 
 def test_one_request_has_one_set_of_names(bundles: tuple[Path, Path]) -> None:
