@@ -23,7 +23,7 @@ from scda.serve.http.keys import Keys
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.model_card import serve_model_card
 from scda.serve.http.nearest import serve_nearest
-from scda.serve.http.openapi import ONE_IMAGE, SEVERAL_IMAGES, errors
+from scda.serve.http.openapi import ONE_IMAGE, SCHEMAS, SEVERAL_IMAGES, errors
 from scda.serve.http.page import PUBLIC, serve_page
 from scda.serve.http.reload_route import Reload, serve_reload
 from scda.serve.http.requests.drain import Drain
@@ -34,6 +34,7 @@ from scda.serve.http.settings import Settings
 from scda.serve.http.snapshots import Snapshot
 from scda.serve.http.v2.routes import HEALTH as V2_HEALTH
 from scda.serve.http.v2.routes import serve_open_inference
+from scda.serve.http.v2.schema import SCHEMAS as V2_SCHEMAS
 from scda.serve.imaging import Answer
 
 
@@ -103,7 +104,7 @@ def create_app(
         ),  # the function name in generated clients
     )
     app.state.settings, app.state.drain = settings, Drain()
-    metrics = app.state.metrics = Metrics(tuple(STATUS), snapshots)
+    metrics = app.state.metrics = Metrics(STATUS, snapshots)
     serve = partial(ServedModel, settings=settings, metrics=metrics)
     models = app.state.models = ModelSwitch(
         serve(predictor), lambda bundle: serve(load_for_serving(bundle, settings)), metrics
@@ -131,7 +132,8 @@ def create_app(
         serve_reload(app, models, reload)
     serve_page(app)
     serve_health(app)
-    complete(app, needs_key=keys.needed, public={*PUBLIC, *V2_HEALTH})
+    schemas = {**SCHEMAS, **V2_SCHEMAS}
+    complete(app, schemas, needs_key=keys.needed, public={*PUBLIC, *V2_HEALTH})
     return app
 
 

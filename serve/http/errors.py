@@ -32,7 +32,7 @@ STATUS = {
     "unavailable": 503,
     "timeout": 504,
 }
-_HEADERS = {
+HEADERS = {
     "unauthorized": {"WWW-Authenticate": "Bearer"},
     "overloaded": {"Retry-After": "1"},
     "unavailable": {"Retry-After": "1"},
@@ -68,7 +68,7 @@ class ErrorBody:
 
 def error_body(request: Request, code: str, message: str) -> dict[str, Any]:
     """Return the body of an error as JSON values, and count the error in the metrics."""
-    request.app.state.metrics.count_error(code)
+    request.app.state.metrics.requests.count_error(code)
     return dataclasses.asdict(ErrorBody(Error(code, message, request.state.request_id)))
 
 
@@ -78,7 +78,7 @@ def refuse(request: Request, code: str, message: str) -> JSONResponse:
     if f"{request.scope['path']}/".startswith(TEXT_ERRORS):
         body = {"error": f"{code}: {message}"}
     request.state.code = code  # for the log
-    return JSONResponse(body, STATUS[code], headers=_HEADERS.get(code))
+    return JSONResponse(body, STATUS[code], headers=HEADERS.get(code))
 
 
 def shape_errors(app: FastAPI) -> None:

@@ -23,8 +23,8 @@ from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.model import Inference, ServedModel
 from scda.serve.http.served.switch import ModelSwitch
+from scda.serve.http.served.turns import Turns
 from scda.serve.http.settings import Settings
-from scda.serve.http.turns import Turns
 from scda.serve.imaging import Answer, Prepared
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class InferenceQueue:
         self._costly = ThreadPoolExecutor(at_once, "scda-costly")  # they wait for the processes
         self._cheap_turns, self._costly_turns = Turns(settings.parallel), Turns(at_once)
         self._in_flight = 0
-        self._held = HeldBytes(settings.held_bytes, show=metrics.body_bytes.set)
+        self._held = HeldBytes(settings.held_bytes, show=metrics.requests.body_bytes.set)
 
     @asynccontextmanager
     async def admit(
@@ -90,7 +90,7 @@ class InferenceQueue:
         self._in_flight += 1
         try:
             async with asyncio.timeout(self.settings.timeout_seconds):
-                with self._metrics.requests_in_progress.track_inprogress():
+                with self._metrics.requests.in_progress.track_inprogress():
                     yield
         except TimeoutError:
             limit = self.settings.timeout_seconds
@@ -122,11 +122,11 @@ class InferenceQueue:
         request = object()
         infer = partial(self._infer_one, model, model.predictor.active_names, request)
         # When a request times out, its images that have not started yet are cancelled.
-        self._metrics.images_in_progress.inc(len(images))
+        self._metrics.images.in_progress.inc(len(images))
         try:
             return list(await asyncio.gather(*map(infer, images)))
         finally:
-            self._metrics.images_in_progress.dec(len(images))
+            self._metrics.images.in_progress.dec(len(images))
 
     async def _infer_one(
         self, model: ServedModel, naming: ActiveNames, request: object, data: bytes
@@ -139,14 +139,14 @@ class InferenceQueue:
         except Exception as error:  # this image alone: the batcher has retried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "internal error: the model failed on this image")
-        self._metrics.count_image(inference.prediction)
+        self._metrics.images.count(inference.prediction)
         return inference
 
     async def _prepare(self, model: ServedModel, request: object, data: bytes) -> Prepared:
         loop, preprocessing = asyncio.get_running_loop(), model.predictor.manifest.preprocessing
         began = time.monotonic()
         async with self._cheap_turns.turn(request):
-            self._metrics.wait.labels("decode").observe(time.monotonic() - began)
+            self._metrics.images.wait.labels("decode").observe(time.monotonic() - began)
             prepared = await loop.run_in_executor(
                 self._cheap, self._timed, self._prepare_cheap, preprocessing, data
             )
@@ -179,5 +179,5 @@ class InferenceQueue:
         began = time.perf_counter()
         prepared = prepare(preprocessing, data)
         if prepared is not None:
-            self._metrics.decode.observe(time.perf_counter() - began)
+            self._metrics.images.decode.observe(time.perf_counter() - began)
         return prepared

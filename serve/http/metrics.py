@@ -1,6 +1,7 @@
 """The Prometheus metrics of the server; docs/serving.md explains each of them.
 
-Every label has a small, fixed set of values: nothing that a client sends becomes a label.
+Every label has a small, fixed set of values: nothing that a client sends becomes a label. All
+begin with the value 0, so that a rate includes the first event.
 """
 
 import os
@@ -8,131 +9,112 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from fastapi import Response
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.types import Scope
 
 from scda.models.bundle import Manifest
 from scda.models.names import UNKNOWN, Names
 from scda.models.predictor import Prediction
-from scda.serve.http.snapshots import Family, Snapshot, add
+from scda.serve.http.instruments import Instruments, as_text
+from scda.serve.http.snapshots import Snapshot, add
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _SHARES = tuple(tenth / 10 for tenth in range(1, 11))
 _IMAGES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
-class Metrics:
-    """The metrics of one application, in a registry of their own."""
+class RequestMetrics:
+    """Requests, their errors and their bodies.
 
-    def __init__(
-        self,
-        codes: tuple[str, ...],
-        snapshots: Callable[[], Awaitable[list[Snapshot]]] | None = None,
-    ) -> None:
-        """Create every metric with the value 0, so that a rate includes the first event.
+    Attributes:
+        in_progress: Requests that hold a place in the queue.
+        body_bytes: Bytes of bodies in memory.
+    """
 
-        Args:
-            codes: Every error code.
-            snapshots: Returns the metrics of all processes that answer; None if this one is alone.
-        """
-        self._registry, self._snapshots = CollectorRegistry(), snapshots
-        self._largest = set[str]()  # names of gauges that are not summed over workers
-        self._requests = self._histogram(
-            "request", "Time from a request to its answer.", ("route", "status")
-        )
-        self.wait = self._histogram(
-            "queue_wait", "Time that an image waits for a thread.", ("stage",)
-        )
-        self.decode = self._histogram(
-            "decode", "Time to turn the bytes of an image into the model's input."
-        )
-        self.inference = self._histogram(
-            "inference", "Time of one call of the model, for a whole batch."
-        )
-        self.batch = Histogram(
-            "scda_batch_images",
-            "Images per call of the model.",
-            buckets=_IMAGES,
-            registry=self._registry,
-        )
-        self._images = self._counter("images", "Images with a prediction.", ("kind", "outlier"))
-        self._classes = self._counter(
-            "class_images", "Images with a prediction, by the class answered.", ("class_id",)
-        )
-        self.confidence = Histogram(
-            "scda_confidence",
-            "Confidence of the predictions.",
-            buckets=_SHARES,
-            registry=self._registry,
-        )
-        self._errors = self._counter("errors", "Refused requests and images.", ("code",))
-        for kind in ("known", "discovered", UNKNOWN):
-            for outlier in ("false", "true"):
-                self._images.labels(kind, outlier)
+    def __init__(self, make: Instruments, codes: Iterable[str]) -> None:
+        """Create the metrics; `codes` are all codes of errors."""
+        text = "Time from a request to its answer."
+        self._answered = make.seconds("request", text, "route", "status")
+        self._errors = make.counter("errors", "Refused requests and images.", "code")
         for code in codes:
             self._errors.labels(code)
+        text = "Requests that hold a place in the queue."
+        self.in_progress = make.gauge("requests_in_progress", text)
+        self.body_bytes = make.gauge("body_bytes", "Bytes of request bodies in memory.")
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count an answered request; a path without a route counts as `other`."""
+        self._answered.labels(route_of(scope), str(status)).observe(seconds)
+
+    def count_error(self, code: str) -> None:
+        """Count a refused request, or a refused image of a batch."""
+        self._errors.labels(code).inc()
+
+
+class ImageMetrics:
+    """Images on their way to an answer, and what was answered.
+
+    Attributes:
+        in_progress: Images that wait, are decoded or are in the model.
+        wait: Seconds that an image waits, by `stage`.
+        decode: Seconds from an image's bytes to the model's input.
+        inference: Seconds of one call of the model.
+        batch: Images per call of the model.
+    """
+
+    def __init__(self, make: Instruments) -> None:
+        """Create the metrics."""
+        text = "Images that are read, wait, are decoded or in the model."
+        self.in_progress = make.gauge("images_in_progress", text)
+        self.wait = make.seconds("queue_wait", "Time that an image waits for a thread.", "stage")
         for stage in ("decode", "model"):
             self.wait.labels(stage)
-        self.requests_in_progress = self._gauge(
-            "requests_in_progress", "Requests that hold a place in the queue.", ()
-        )
-        self.body_bytes = self._gauge("body_bytes", "Bytes of request bodies in memory.", ())
-        self.images_in_progress = self._gauge(
-            "images_in_progress", "Images that are read, wait, are decoded or in the model.", ()
-        )
-        memory = self._gauge("resident_memory_bytes", "Memory of the workers, as in RSS.", ())
-        memory.set_function(resident_memory)
-        self._expected_outliers = self._gauge(
-            "expected_outlier_share",
-            "Share of outliers on the model's own target.",
-            ("model_id",),
-            largest=True,
-        )
-        self._expected_confidence = self._gauge(
-            "expected_confidence",
-            "Mean confidence on the model's own target.",
-            ("model_id",),
-            largest=True,
-        )
-        self._expected_classes = self._gauge(
-            "expected_class_share",
-            "Share of a class on the model's own target.",
-            ("class_id",),
-            largest=True,
-        )
-        self.names_version = self._gauge(
-            "names_version", "Version of the names in use.", (), largest=True
-        )
-        self.names_refused = self._gauge(
-            "names_refused",
-            "1 while names.json is damaged or another model's, and not in use.",
-            (),
-            largest=True,
-        )
-        self.bundle_replaced = self._gauge(
-            "bundle_replaced",
-            "1 while the bundle's folder no longer holds the served model.",
-            (),
-            largest=True,
-        )
-        self._model = self._gauge(
-            "model_info",
-            "1 for the served model and its provider, 0 for one served before.",
-            ("model_id", "provider"),
-            largest=True,
-        )
-        self._shown: tuple[str, str] | None = None
+        text = "Time to turn the bytes of an image into the model's input."
+        self.decode = make.seconds("decode", text)
+        text = "Time of one call of the model, for a whole batch."
+        self.inference = make.seconds("inference", text)
+        self.batch = make.histogram("batch_images", "Images per call of the model.", _IMAGES)
+        self._answered = make.counter("images", "Images with a prediction.", "kind", "outlier")
+        for kind in ("known", "discovered", UNKNOWN):
+            for outlier in ("false", "true"):
+                self._answered.labels(kind, outlier)
+        text = "Images with a prediction, by the class answered."
+        self._classes = make.counter("class_images", text, "class_id")
+        self._confidence = make.histogram("confidence", "Confidence of the predictions.", _SHARES)
 
-    def show_model(self, model_id: str, provider: str) -> None:
+    def count(self, answer: Prediction) -> None:
+        """Count an image with a prediction."""
+        self._answered.labels(answer.kind, str(answer.outlier).lower()).inc()
+        self._classes.labels(answer.class_id).inc()
+        self._confidence.observe(answer.confidence)
+
+
+class ModelMetrics:
+    """The served model, its names, and what it answers for its own target.
+
+    Attributes:
+        names_version: Version of the names in use.
+        names_refused: 1 while names.json is damaged or another model's, and not in use.
+        bundle_replaced: 1 while the bundle's folder no longer holds the served model.
+    """
+
+    def __init__(self, make: Instruments) -> None:
+        """Create the metrics."""
+        text = "1 for the served model and its provider, 0 for one served before."
+        self._model = make.largest("model_info", text, "model_id", "provider")
+        self._shown: tuple[str, str] | None = None
+        text = "Share of outliers on the model's own target."
+        self._outliers = make.largest("expected_outlier_share", text, "model_id")
+        text = "Mean confidence on the model's own target."
+        self._confidence = make.largest("expected_confidence", text, "model_id")
+        text = "Share of a class on the model's own target."
+        self._classes = make.largest("expected_class_share", text, "class_id")
+        self.names_version = make.largest("names_version", "Version of the names in use.")
+        text = "1 while names.json is damaged or another model's, and not in use."
+        self.names_refused = make.largest("names_refused", text)
+        text = "1 while the bundle's folder no longer holds the served model."
+        self.bundle_replaced = make.largest("bundle_replaced", text)
+
+    def show(self, model_id: str, provider: str) -> None:
         """Show which model is served, and where it runs."""
         if self._shown:
             self._model.labels(*self._shown).set(0)
@@ -141,72 +123,52 @@ class Metrics:
 
     def show_expected(self, manifest: Manifest, names: Names) -> None:
         """Show what the model answers for its own target; nothing for a bundle without it."""
-        for gauge in (self._expected_outliers, self._expected_confidence, self._expected_classes):
+        for gauge in (self._outliers, self._confidence, self._classes):
             gauge.clear()
         if (figures := manifest.on_target) is None:
             return
-        self._expected_outliers.labels(manifest.id).set(figures.outlier_share)
-        self._expected_confidence.labels(manifest.id).set(figures.mean_confidence)
+        self._outliers.labels(manifest.id).set(figures.outlier_share)
+        self._confidence.labels(manifest.id).set(figures.mean_confidence)
         sizes: dict[str, int] = {}
         for info in manifest.classes:
             class_id = names.resolve(info.class_id)
             sizes[class_id] = sizes.get(class_id, 0) + info.size
         for class_id, size in sizes.items():
-            self._expected_classes.labels(class_id).set(size / figures.images)
+            self._classes.labels(class_id).set(size / figures.images)
 
-    def count_request(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count an answered request; a path without a route counts as `other`."""
-        self._requests.labels(route_of(scope), str(status)).observe(seconds)
 
-    def count_image(self, answer: Prediction) -> None:
-        """Count an image with a prediction."""
-        self._images.labels(answer.kind, str(answer.outlier).lower()).inc()
-        self._classes.labels(answer.class_id).inc()
-        self.confidence.observe(answer.confidence)
+class Metrics:
+    """The metrics of one application.
 
-    def count_error(self, code: str) -> None:
-        """Count a refused request, or a refused image of a batch."""
-        self._errors.labels(code).inc()
+    Attributes:
+        requests: Those of requests.
+        images: Those of images.
+        model: Those of the served model.
+    """
 
-    def snapshot(self) -> Snapshot:
-        """Return the metrics of this process."""
-        return [
-            Family(
-                name=metric.name,
-                help=metric.documentation,
-                type=metric.type,
-                largest=metric.name in self._largest,
-                samples=[
-                    (sample.name, sample.labels, sample.value)
-                    for sample in metric.samples
-                    if not sample.name.endswith("_created")  # the start of one of the processes
-                ],
-            )
-            for metric in self._registry.collect()
-        ]
+    def __init__(
+        self,
+        codes: Iterable[str],
+        snapshots: Callable[[], Awaitable[list[Snapshot]]] | None = None,
+    ) -> None:
+        """Create all metrics.
+
+        Args:
+            codes: Every error code.
+            snapshots: Returns the metrics of all processes that answer; None if this one is alone.
+        """
+        make = Instruments()
+        self.requests, self.images = RequestMetrics(make, codes), ImageMetrics(make)
+        self.model = ModelMetrics(make)
+        memory = make.gauge("resident_memory_bytes", "Memory of the workers, as in RSS.")
+        memory.set_function(resident_memory)
+        self.snapshot: Callable[[], Snapshot] = make.snapshot  # of this process
+        self._snapshots = snapshots
 
     async def respond(self) -> Response:
         """Return the metrics of all workers, in the text format."""
         snapshots = await self._snapshots() if self._snapshots else [self.snapshot()]
-        registry = CollectorRegistry()
-        registry.register(_Values(add(snapshots)))
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    def _counter(self, name: str, text: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(f"scda_{name}", text, labels, registry=self._registry)
-
-    def _gauge(
-        self, name: str, text: str, labels: tuple[str, ...], *, largest: bool = False
-    ) -> Gauge:
-        """Create a gauge; it is summed over workers, or the largest counts."""
-        name = f"scda_{name}"
-        if largest:
-            self._largest.add(name)
-        return Gauge(name, text, labels, registry=self._registry)
-
-    def _histogram(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Histogram:
-        name = f"scda_{name}_seconds"
-        return Histogram(name, text, labels, buckets=_SECONDS, registry=self._registry)
+        return Response(as_text(add(snapshots)), media_type=CONTENT_TYPE_LATEST)
 
 
 def resident_memory() -> float:
@@ -216,18 +178,6 @@ def resident_memory() -> float:
     except OSError:
         return 0.0
     return float(pages * os.sysconf("SC_PAGE_SIZE"))
-
-
-class _Values(Collector):
-    def __init__(self, values: Snapshot) -> None:
-        self._values = values
-
-    def collect(self) -> Iterable[Metric]:
-        for family in self._values:
-            metric = Metric(family["name"], family["help"], family["type"])
-            for name, labels, value in family["samples"]:
-                metric.add_sample(name, labels, value)
-            yield metric
 
 
 def route_of(scope: Scope) -> str:

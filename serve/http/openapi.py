@@ -14,26 +14,24 @@ def errors(*codes: str) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorBody} for status in sorted(statuses)}
 
 
-def _form(field: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"multipart/form-data": {"schema": _object(field, schema)}}
+def reference(name: str) -> dict[str, Any]:
+    """Return the schema that refers to one of the document's schemas by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _json(field: str, schema: dict[str, Any], example: Any) -> dict[str, Any]:
-    return {"application/json": {"schema": _object(field, schema), "example": {field: example}}}
-
-
-def _object(field: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "required": [field], "properties": {field: schema}}
+def _object(field: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the schema of an object with one field."""
+    fields = {"required": [field], "properties": {field: schema}}
+    return {"type": "object", "description": text, **fields}
 
 
 def _several(schema: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": schema, "minItems": 1}
 
 
-def _body(*contents: dict[str, Any]) -> dict[str, Any]:
+def _body(contents: dict[str, Any]) -> dict[str, Any]:
     """Return the description of a request body, from that of each content type."""
-    merged = {kind: content for one in contents for kind, content in one.items()}
-    return {"requestBody": {"required": True, "content": merged}}
+    return {"requestBody": {"required": True, "content": contents}}
 
 
 _TEXT = {
@@ -45,12 +43,28 @@ _TEXT = {
 EXAMPLE_IMAGE = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC"
 )
+SCHEMAS = {
+    "ImageForm": _object("image", FILE, "A form with one image file."),
+    "ImagesForm": _object("images", _several(FILE), "A form with several image files."),
+    "ImageJson": _object("image", _TEXT, "JSON with one image in base64."),
+    "ImagesJson": _object("images", _several(_TEXT), "JSON with several images in base64."),
+}
 ONE_IMAGE = _body(
-    {"application/octet-stream": {"schema": FILE}},
-    _form("image", FILE),
-    _json("image", _TEXT, EXAMPLE_IMAGE),
+    {
+        "multipart/form-data": {"schema": reference("ImageForm")},
+        "application/json": {
+            "schema": reference("ImageJson"),
+            "example": {"image": EXAMPLE_IMAGE},
+        },
+        "application/octet-stream": {"schema": FILE},
+    }
 )
 SEVERAL_IMAGES = _body(
-    _form("images", _several(FILE)),
-    _json("images", _several(_TEXT), [EXAMPLE_IMAGE, EXAMPLE_IMAGE]),
+    {
+        "multipart/form-data": {"schema": reference("ImagesForm")},
+        "application/json": {
+            "schema": reference("ImagesJson"),
+            "example": {"images": [EXAMPLE_IMAGE, EXAMPLE_IMAGE]},
+        },
+    }
 )

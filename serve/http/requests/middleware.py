@@ -64,7 +64,7 @@ class RequestMiddleware:
             await self._answer(request, exchange)
         finally:
             if exchange.status:
-                self._metrics.count_request(scope, exchange.status, exchange.seconds)
+                self._metrics.requests.count(scope, exchange.status, exchange.seconds)
             if exchange.status >= 400 or scope["path"] not in self._health:
                 _log(request, exchange)
 

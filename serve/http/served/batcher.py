@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import faiss
 
-from scda.serve.http.turns import RoundRobin
+from scda.serve.http.served.turns import RoundRobin
 
 J = TypeVar("J")  # a prepared image, with what its answer needs
 A = TypeVar("A")  # the answer for one image

@@ -66,7 +66,7 @@ class ServedModel:
             max_batch=settings.max_batch or _MAX_BATCH[self.provider],
             max_wait_seconds=settings.max_wait_ms / 1000,
             lanes=settings.parallel if self.provider == "cpu" else 1,
-            on_wait=metrics.wait.labels("model").observe,
+            on_wait=metrics.images.wait.labels("model").observe,
         )
 
     async def infer(self, pixels: Pixels, naming: ActiveNames, request: object) -> Inference:
@@ -78,8 +78,8 @@ class ServedModel:
         self._batcher.close()
 
     def _run(self, jobs: Sequence[_Job]) -> list[Inference]:
-        self._metrics.batch.observe(len(jobs))
-        with self._metrics.inference.time():
+        self._metrics.images.batch.observe(len(jobs))
+        with self._metrics.images.inference.time():
             outputs = self.predictor.run([job.pixels for job in jobs])
         return [
             inference

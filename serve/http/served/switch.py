@@ -102,7 +102,7 @@ class ModelSwitch:
 
     def _serve(self, model: ServedModel) -> None:
         self._held = _Held(model)
-        self._metrics.show_model(model.id, model.provider)
+        self._metrics.model.show(model.id, model.provider)
         # What was loaded lives long: collections of garbage that look through it would hold up
         # requests. What is frozen is still freed when its last reference goes.
         gc.freeze()

@@ -47,11 +47,11 @@ class BundleWatcher:
             self._reload_names()
         names = self._predictor.names
         if names is not self._shown:
-            self._metrics.show_expected(self._predictor.manifest, names)
+            self._metrics.model.show_expected(self._predictor.manifest, names)
             self._shown = names
-        self._metrics.names_version.set(names.version)
-        self._metrics.names_refused.set(bool(self._refused))
-        self._metrics.bundle_replaced.set(bool(self._replaced))
+        self._metrics.model.names_version.set(names.version)
+        self._metrics.model.names_refused.set(bool(self._refused))
+        self._metrics.model.bundle_replaced.set(bool(self._replaced))
 
     def _check_bundle(self) -> None:
         stamp = _stamp(self._manifest)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scda.serve.http.errors import STATUS
-from scda.serve.http.openapi import EXAMPLE_IMAGE, FILE
+from scda.serve.http.openapi import EXAMPLE_IMAGE, FILE, reference
 from scda.serve.http.v2.tensors import OUTPUTS
 
 
@@ -86,6 +86,46 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     **ERRORS,
 }
 _PARAMETERS = {"type": "object", "additionalProperties": True}
+SCHEMAS: dict[str, Any] = {
+    "InputTensor": {
+        "type": "object",
+        "description": "Image files in base64.",
+        "required": ["name", "shape", "datatype", "data"],
+        "properties": {
+            "name": {"const": "image"},
+            "shape": {"type": "array", "items": {"type": "integer"}},
+            "datatype": {"const": "BYTES"},
+            "parameters": _PARAMETERS,
+            "data": {"type": "array", "items": {"type": "string"}},
+        },
+    },
+    "OutputName": {"type": "string", "enum": list(OUTPUTS)},
+    "RequestedOutput": {
+        "type": "object",
+        "description": "An output that is wanted.",
+        "required": ["name"],
+        "properties": {
+            "name": reference("OutputName"),
+            "parameters": _PARAMETERS,
+        },
+    },
+    "InferRequest": {
+        "type": "object",
+        "description": "Images, and which outputs are wanted; by default all.",
+        "required": ["inputs"],
+        "properties": {
+            "id": {"type": "string"},
+            "parameters": _PARAMETERS,
+            "inputs": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 1,
+                "items": reference("InputTensor"),
+            },
+            "outputs": {"type": "array", "items": reference("RequestedOutput")},
+        },
+    },
+}
 _BYTES = {"name": "image", "shape": [1], "datatype": "BYTES"}
 REQUEST = {
     "requestBody": {
@@ -93,41 +133,7 @@ REQUEST = {
         "content": {
             "application/json": {
                 "example": {"id": "1", "inputs": [{**_BYTES, "data": [EXAMPLE_IMAGE]}]},
-                "schema": {
-                    "type": "object",
-                    "required": ["inputs"],
-                    "properties": {
-                        "id": {"type": "string"},
-                        "parameters": _PARAMETERS,
-                        "inputs": {
-                            "type": "array",
-                            "minItems": 1,
-                            "maxItems": 1,
-                            "items": {
-                                "type": "object",
-                                "required": ["name", "shape", "datatype", "data"],
-                                "properties": {
-                                    "name": {"const": "image"},
-                                    "shape": {"type": "array", "items": {"type": "integer"}},
-                                    "datatype": {"const": "BYTES"},
-                                    "parameters": _PARAMETERS,
-                                    "data": {"type": "array", "items": {"type": "string"}},
-                                },
-                            },
-                        },
-                        "outputs": {
-                            "type": "array",
-                            "items": {
-                                "type": "object",
-                                "required": ["name"],
-                                "properties": {
-                                    "name": {"enum": list(OUTPUTS)},
-                                    "parameters": _PARAMETERS,
-                                },
-                            },
-                        },
-                    },
-                },
+                "schema": reference("InferRequest"),
             }
         },
     }

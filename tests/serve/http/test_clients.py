@@ -4,6 +4,7 @@ import subprocess
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -90,6 +91,99 @@ image = {"name": "image", "shape": [1], "datatype": "BYTES", "data": [text]}
 answer = client.model_infer("scda", request=InferenceRequest(inputs=[image]))
 print({output.name: output.data.dict()["__root__"] for output in answer.outputs}["label"])
 """
+
+OPENAPI_PYTHON = """
+import io, sys
+from scda_client import AuthenticatedClient
+from scda_client.api.model import exemplar, model
+from scda_client.api.open_inference import infer
+from scda_client.api.predictions import nearest, predict, predict_batch
+from scda_client.models import ErrorBody, ErrorCode, ImageForm, ImageJson, ImagesForm, Kind
+from scda_client.models import InferRequest, InputTensor, Prediction
+from scda_client.types import File
+import base64
+
+url, path = sys.argv[1:]
+data = open(path, "rb").read()
+text = base64.b64encode(data).decode()
+client = AuthenticatedClient(base_url=url, token="secret")
+
+def file(data=data):
+    return File(io.BytesIO(data), "photo.jpg", "image/jpeg")
+
+for body in (file(), ImageForm(file()), ImageJson(text)):
+    answer = predict.sync(client=client, body=body)
+    assert (answer.label, answer.kind) == ("red", Kind.KNOWN), answer
+    assert type(answer) is Prediction
+asked = predict.sync_detailed(client=client, body=file(b"text"), x_request_id="trace-1")
+assert asked.status_code == 415 and asked.headers["X-Request-Id"] == "trace-1"
+assert asked.parsed.error.code is ErrorCode.NOT_AN_IMAGE
+good, bad = predict_batch.sync(client=client, body=ImagesForm([file(), file(b"text")])).results
+assert type(good) is Prediction and type(bad) is ErrorBody
+near = nearest.sync(client=client, body=file()).classes[0]
+address = near.exemplars[0]
+picture = exemplar.sync(near.class_id, 0, client=client, model=address.partition("=")[2])
+assert picture.payload.read() == data
+assert model.sync(client=client).provider == "cpu"
+tensor = InputTensor(name="image", shape=[1], datatype="BYTES", data=[text])
+(label,) = [o.data for o in infer.sync(client=client, body=InferRequest([tensor])).outputs
+            if o.name == "label"]
+print(label)
+"""
+
+TYPESCRIPT = """
+import { readFileSync } from "node:fs";
+import createClient from "openapi-fetch";
+import type { components, paths } from "./scda.js";
+
+const [url, path] = process.argv.slice(2) as [string, string];
+const headers = { Authorization: "Bearer secret" };
+const client = createClient<paths>({ baseUrl: url, headers });
+const image = readFileSync(path).toString("base64");
+const asked = await client.POST("/v1/predict", { body: { image } });
+const prediction: components["schemas"]["Prediction"] = asked.data!;
+const kind: "known" | "discovered" | "unknown" = prediction.kind;
+const refused = await client.POST("/v1/predict", { body: { image: "AAAA" } });
+const code: components["schemas"]["ErrorCode"] = refused.error!.error.code;
+const form = await client.POST("/v1/predict_batch", {
+  body: { images: [image, "AAAA"] },
+});
+const results = form.data!.results.map((one) => ("error" in one ? one.error.code : one.label));
+console.log(prediction.label, kind, code, results.join());
+"""
+
+
+def test_the_client_that_openapi_python_client_generates(
+    server: Server, image: Path, tmp_path: Path
+) -> None:
+    python = python_with(tmp_path / "env", "openapi-python-client==0.29.1")
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(  # the hooks would format the client
+        "content_type_overrides: {image/jpeg: application/octet-stream}\npost_hooks: []\n"
+    )
+    document = server.client.get("/docs.json", headers={"Authorization": "Bearer secret"})
+    (tmp_path / "docs.json").write_bytes(document.content)
+    generate = ("generate", "--path", "docs.json", "--config", settings, "--meta", "none")
+    module = ("-m", "openapi_python_client")
+    run(python, *module, *generate, "--fail-on-warning", cwd=tmp_path)
+    assert run(python, "-c", OPENAPI_PYTHON, server.url, image, cwd=tmp_path) == "['red']\n"
+
+
+@pytest.mark.skipif(not which("npm"), reason="needs npm")
+def test_the_types_that_openapi_typescript_generates(
+    server: Server, image: Path, tmp_path: Path
+) -> None:
+    packages = ("openapi-typescript@7.13.0", "openapi-fetch", "typescript@5", "@types/node@20")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    run("npm", "install", "--no-audit", "--no-fund", *packages, cwd=tmp_path)
+    document = server.client.get("/docs.json", headers={"Authorization": "Bearer secret"})
+    (tmp_path / "docs.json").write_bytes(document.content)
+    run("npx", "openapi-typescript", "docs.json", "--output", "scda.d.ts", cwd=tmp_path)
+    (tmp_path / "ask.ts").write_text(TYPESCRIPT)
+    modern = ("--strict", "--target", "es2022", "--module", "nodenext")
+    run("npx", "tsc", *modern, "--types", "node", "ask.ts", cwd=tmp_path)
+    said = run("node", "ask.js", server.url, image, cwd=tmp_path)
+    assert said == "red known not_an_image red,not_an_image\n"
 
 
 def test_the_triton_client(server: Server, image: Path, tmp_path: Path) -> None:
