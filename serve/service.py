@@ -20,8 +20,8 @@ from scda.serve.http.settings import Settings, unknown_settings
 logger = logging.getLogger(__name__)
 
 NAME = "scda"
-# BentoML's time limit is above ours, whose error has the documented shape.
-_TRAFFIC = {"timeout": 60}  # seconds
+# BentoML's time limit is above ours for a body and its answer, whose errors have our shape.
+_TRAFFIC = {"timeout": 75}  # seconds
 # BentoML's access log writes paths as they come, line breaks and escapes of a terminal included.
 _LOGGING = {"access": {"enabled": False}}
 # BentoML's metrics have one label per requested path, and are readable without the API key.

@@ -13,7 +13,7 @@ from scda.serve.http.settings import Settings
 
 MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
 MAX_HEADERS = 100
-READ_BYTES = 64 * 1024  # per turn of the event loop: a body may consist of chunks of one byte
+READ_BYTES = 16 * 1024  # per turn of the event loop: as chunks of one byte they take 15 ms
 _END = re.compile(rb"\n\r?\n")
 
 
@@ -48,18 +48,14 @@ class RequestProtocol(H11Protocol):
         self.conn = Connection(h11.SERVER, MAX_HEAD)
         settings: Settings = self.config.app.state.settings  # type: ignore[union-attr]
         self._seconds = settings.upload_seconds
-        self._arrival: asyncio.TimerHandle | None = (
-            None  # while a head arrives, or the rest of a body
-        )
+        self._arrival: asyncio.TimerHandle | None = None  # runs while something must arrive
         self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a connection on which nothing is asked ends as one between two requests does."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio, not documented
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
         """Read on; what comes after a refusal is counted and thrown away by the application."""
@@ -68,11 +64,17 @@ class RequestProtocol(H11Protocol):
             self.cycle.message_event.set()
             return
         super().data_received(data)
+        if self._refused:
+            return
+        between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
         # The application limits the time of a body until it has answered.
-        if self.conn.their_state is not h11.IDLE and self.conn.our_state is not h11.DONE:
+        rest_of_body, head = self.conn.our_state is h11.DONE, self.conn.their_state is h11.IDLE
+        if between or not (rest_of_body or head):
             self._arrived()
-        elif self._arrival is None and not self._refused:
+        elif self._arrival is None:
             self._arrival = self.loop.call_later(self._seconds, self._refuse_late)
+        if between:
+            self._wait_for_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
@@ -137,6 +139,12 @@ class RequestProtocol(H11Protocol):
             "state": {},
             REFUSAL: refusal,
         }
+
+    def _wait_for_request(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
 
     def _arrived(self) -> None:
         if self._arrival is not None:

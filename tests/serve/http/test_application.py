@@ -317,6 +317,41 @@ def test_a_full_queue_refuses_at_once_and_empties(predictor: Predictor) -> None:
     asyncio.run(scenario())
 
 
+def test_a_single_image_does_not_wait_for_all_of_a_batch(predictor: Predictor) -> None:
+    stopped, seen = Stopped(predictor), list[str]()
+    run = stopped.predictor.run
+
+    def record(pixels: Sequence[Pixels]) -> Outputs:
+        seen.extend("blue" if image[0, 0, 2] > image[0, 0, 0] else "red" for image in pixels)
+        return run(pixels)
+
+    stopped.predictor.run = record  # type: ignore[method-assign]  # a copy of our own
+    app = app_for(stopped.predictor, max_batch=1)
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+
+            async def decoded(count: int) -> None:
+                while f"scda_decode_seconds_count {count}.0" not in await metrics():
+                    await asyncio.sleep(0.01)
+
+            async def metrics() -> str:
+                return (await client.get("/metrics")).text
+
+            files = [("images", RED)] * 8
+            large = asyncio.create_task(client.post("/v1/predict_batch", files=files))
+            await decoded(8)
+            small = asyncio.create_task(client.post("/v1/predict", content=picture("blue")))
+            await decoded(9)
+            await asyncio.sleep(0.01)
+            stopped.may_go_on.set()
+            assert (await small).json()["label"] == "blue"
+            assert (await large).status_code == 200
+
+    asyncio.run(asyncio.wait_for(scenario(), 120))
+    assert seen.index("blue") <= 3, seen  # one is in the model, and one may have been taken
+
+
 def test_a_slow_answer_runs_out_of_time(predictor: Predictor) -> None:
     stopped = Stopped(predictor)
     app = app_for(stopped.predictor, timeout_seconds=0.1)

@@ -251,6 +251,23 @@ def test_a_slow_upload_ends_its_connection(predictor: Predictor, key: bytes) -> 
     run(scenario())
 
 
+def test_a_connection_goes_on_after_the_rest_of_a_refused_upload(predictor: Predictor) -> None:
+    async def scenario() -> None:
+        async with serving(predictor, upload_seconds=0.2, keep_alive_seconds=0.6) as connect:
+            for ask_again in (True, False):
+                reader, writer = await connect()
+                writer.write(HEAD + b"Content-Length: 4\r\n\r\nxx")
+                assert (await answer(reader))[0] == 401
+                writer.write(b"xx")
+                if ask_again:
+                    writer.write(GET + b"\r\n")
+                    assert (await answer(reader))[0] == 200
+                assert await reader.read() == b""
+                writer.close()
+
+    run(scenario())
+
+
 def test_a_connection_on_which_nothing_is_asked_is_closed(predictor: Predictor) -> None:
     async def scenario() -> None:
         async with serving(predictor, keep_alive_seconds=0.1) as connect:
