@@ -101,7 +101,7 @@ class Body:
 
     async def read(self, *, room: int = 0) -> bytes:
         """Return the whole body; arguments and errors are those of `chunks`."""
-        return b"".join([chunk async for chunk in self.chunks(room=room)])
+        return await joined(self.chunks(room=room))
 
     def base64_chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as `chunks` does, with room for base64, line breaks and escapes."""
@@ -130,3 +130,11 @@ class Body:
     def _too_many_bytes(self) -> RequestError:
         limit = f"{self.max_bytes:,} bytes, the limit of this server"
         return RequestError("too_many_bytes", f"the upload is larger than {limit}")
+
+
+async def joined(chunks: AsyncIterator[bytes], first: bytes = b"") -> bytes:
+    """Return what has arrived first, and the chunks behind it."""
+    data = bytearray(first)  # one block of memory goes back to the system, thousands do not
+    async for chunk in chunks:
+        data += chunk
+    return bytes(data)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from scda.serve.http.bodies.base64_json import read_json
-from scda.serve.http.bodies.body import FRAMING, Body
+from scda.serve.http.bodies.body import FRAMING, Body, joined
 from scda.serve.http.bodies.multipart import read_form, too_many_files
 from scda.serve.http.errors import RequestError
 
@@ -34,7 +34,7 @@ async def read_image(body: Body) -> bytes:
         document = await read_json(_with_first(first, stream), max_files=1)
         data = document.file(document.field("image", ONE), '"image"')
     else:  # an image in spite of its content type
-        data = first + b"".join([chunk async for chunk in stream])
+        data = await joined(stream, first)
     body.check_size([data])
     return data
 
