@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from scda.serve.http.errors import STATUS
+from scda.serve.http.requests.drain import Drain
 
 # What proxies and tracers send: UUIDs, `Root=1-67891233-abcdef`, numbers.
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -28,22 +29,23 @@ class Exchange:
     Attributes:
         id: The request's id: the client's, if it is short and plain, or a new one.
         method: The method that the client used.
+        closing: Whether the connection ends with this answer in any case.
         seconds: Time from the request to the begin of the answer.
         status: The status of the answer; 0 as long as there is none.
         received: Bytes of the body that were read.
         sent: Bytes of the answer's body.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, closing: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, drain: Drain) -> None:
         """Begin.
 
         Args:
             scope: The request.
             receive: Returns what the client sends.
             send: Sends the answer.
-            closing: Whether the connection ends with this answer in any case.
+            drain: Says whether the server stops, and the connection ends with this answer.
         """
-        self._receive, self._send, self.closing = receive, send, closing
+        self._receive, self._send, self._drain, self.closing = receive, send, drain, False
         headers = Headers(scope=scope)
         self.id = _id(headers.get("x-request-id", ""))
         self.method: str = scope["method"]
@@ -66,7 +68,10 @@ class Exchange:
             self.seconds = time.perf_counter() - self._began
             rest = 0 if self._complete else self._expected - self.received
             self._abandons = rest > _SMALL
-            if self._abandons or self.closing or self.status == STATUS["request_timeout"]:
+            # The server may have begun to stop since the request came. A client that is not told
+            # sends its next request into a connection that is being closed.
+            ends = self.closing or self._drain.begun or self.status == STATUS["request_timeout"]
+            if self._abandons or ends:
                 MutableHeaders(scope=message)["Connection"] = "close"
         elif message["type"] == "http.response.body":
             if self.method == "HEAD":

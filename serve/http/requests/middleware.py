@@ -55,7 +55,7 @@ class RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = Exchange(scope, receive, send, closing=self._drain.begun)
+        exchange = Exchange(scope, receive, send, self._drain)
         if scope["method"] == "HEAD":  # as GET is; the exchange leaves out the body
             scope = {**scope, "method": "GET"}
         request = Request(scope)
