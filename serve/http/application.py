@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
@@ -46,7 +47,7 @@ class Results:
 
 
 METRICS = "/metrics"
-
+_SWITCH_SECONDS = 0.001
 
 Snapshots: TypeAlias = Callable[[], Awaitable[list[Snapshot]]]
 
@@ -70,6 +71,9 @@ def load_app(
     # Python collects fully once the objects have grown by a quarter since the last time. With
     # the loaded objects left out, a collection now makes the later ones frequent and short.
     gc.collect()
+    # A thread that reads the many small pieces of a file in Python hands on the interpreter after
+    # this time, and an answer needs it about ten times. The default is 5 milliseconds.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     return app
 
 
@@ -149,7 +153,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
     async def predict(request: Request) -> JSONResponse:
         """Classify one image, sent as the field `image` of a form or of JSON, or as the body."""
         async with queue.admit(request, read_image) as data:
-            (answer,) = await queue.predict([data])
+            (answer,) = await queue.predict(request, [data])
         if isinstance(answer, ImageError):
             raise answer
         return JSONResponse(answer.to_json())
@@ -163,7 +167,7 @@ def _serve_predictions(app: FastAPI, queue: InferenceQueue) -> None:
     async def predict_batch(request: Request) -> JSONResponse:
         """Classify several images, in order; a bad image has an error in its place."""
         async with queue.admit(request, read_images) as files:
-            answers = await queue.predict(files)
+            answers = await queue.predict(request, files)
         return JSONResponse({"results": [_result(request, answer) for answer in answers]})
 
 

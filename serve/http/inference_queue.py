@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -23,14 +22,14 @@ from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.model import Inference, ServedModel
 from scda.serve.http.served.switch import ModelSwitch
-from scda.serve.http.served.turns import Turns
+from scda.serve.http.served.turns import Asker, SharedThreads
 from scda.serve.http.settings import Settings
 from scda.serve.imaging import Answer, Prepared
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
-_COSTLY_WAIT = 8.0  # seconds that a costly image waits for its turn
-_COSTLY_PATIENCE = 20.0  # seconds that decoding it may take; the time limit is above the sum
+_COSTLY_SHARE = 2 / 3  # of a request's time that decoding a costly image may take
+_ANSWER_SHARE = 1 / 15  # of a request's time that is left for the model
 _NICENESS = 10  # cheap images come first
 
 
@@ -49,17 +48,18 @@ class InferenceQueue:
         """Create an empty queue."""
         self.models, self.settings, self._metrics = models, settings, metrics
         self._limits = ImageLimits(max_bytes=settings.max_bytes, max_pixels=settings.max_pixels)
-        self._cheap = ThreadPoolExecutor(settings.parallel, "scda-decode")
+        # One thread more than one client may use: however much it sends, others need not wait.
+        self._cheap = SharedThreads("scda-decode", settings.parallel + 1, of_one=settings.parallel)
         self._costly_images = CostlyImages(
             self._limits,
             most=settings.parallel,
             process=ProcessLimits.for_images(
-                self._limits, patience=_COSTLY_PATIENCE, niceness=_NICENESS
+                self._limits,
+                patience=_COSTLY_SHARE * settings.timeout_seconds,
+                niceness=_NICENESS,
             ),
         )
-        at_once = self._costly_images.at_once
-        self._costly = ThreadPoolExecutor(at_once, "scda-costly")  # they wait for the processes
-        self._cheap_turns, self._costly_turns = Turns(settings.parallel), Turns(at_once)
+        self._costly = SharedThreads("scda-costly", self._costly_images.at_once)
         self._in_flight = 0
         self._held = HeldBytes(settings.held_bytes, show=metrics.requests.body_bytes.set)
 
@@ -103,24 +103,25 @@ class InferenceQueue:
             message = f"the queue is full ({self._in_flight} requests); try again later"
             raise RequestError("overloaded", message)
 
-    async def predict(self, images: Sequence[bytes]) -> list[Answer]:
+    async def predict(self, request: Request, images: Sequence[bytes]) -> list[Answer]:
         """Return the prediction or the error of each image file, in order, all by one model."""
         with self.models.pinned() as model:
-            results = await self.infer(model, images)
+            results = await self.infer(request, model, images)
         return [one if isinstance(one, ImageError) else one.prediction for one in results]
 
     async def infer(
-        self, model: ServedModel, images: Sequence[bytes]
+        self, request: Request, model: ServedModel, images: Sequence[bytes]
     ) -> list[Inference | ImageError]:
         """Return the inference or the error of each image file, in order, under one set of names.
 
         Args:
+            request: Whose images they are; clients take turns, and so do their requests.
             model: From `models.pinned`, held by the caller until the answer is complete.
             images: The bytes of the files.
         """
         model.watcher.refresh()
-        request = object()
-        infer = partial(self._infer_one, model, model.predictor.active_names, request)
+        asker = Asker(request.client.host if request.client else "")
+        infer = partial(self._infer_one, model, model.predictor.active_names, asker)
         # When a request times out, its images that have not started yet are cancelled.
         self._metrics.images.in_progress.inc(len(images))
         try:
@@ -129,34 +130,37 @@ class InferenceQueue:
             self._metrics.images.in_progress.dec(len(images))
 
     async def _infer_one(
-        self, model: ServedModel, naming: ActiveNames, request: object, data: bytes
+        self, model: ServedModel, naming: ActiveNames, asker: Asker, data: bytes
     ) -> Inference | ImageError:
-        prepared = await self._prepare(model, request, data)
+        prepared = await self._prepare(model, asker, data)
         if isinstance(prepared, ImageError):
             return prepared
         try:
-            inference = await model.infer(prepared, naming, request)
+            inference = await model.infer(prepared, naming, asker)
         except Exception as error:  # this image alone: the batcher has retried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "internal error: the model failed on this image")
         self._metrics.images.count(inference.prediction)
         return inference
 
-    async def _prepare(self, model: ServedModel, request: object, data: bytes) -> Prepared:
+    async def _prepare(self, model: ServedModel, asker: Asker, data: bytes) -> Prepared:
         loop, preprocessing = asyncio.get_running_loop(), model.predictor.manifest.preprocessing
-        began = time.monotonic()
-        async with self._cheap_turns.turn(request):
-            self._metrics.images.wait.labels("decode").observe(time.monotonic() - began)
-            prepared = await loop.run_in_executor(
-                self._cheap, self._timed, self._prepare_cheap, preprocessing, data
-            )
+        began, seconds = loop.time(), self.settings.timeout_seconds
+        wait = self._metrics.images.wait.labels("decode")
+        prepared = await self._cheap.run(
+            asker,
+            partial(self._timed, self._prepare_cheap, preprocessing, data),
+            on_turn=lambda: wait.observe(loop.time() - began),
+        )
         if prepared is not None:
             return prepared
         try:
-            async with self._costly_turns.turn(request, patience=_COSTLY_WAIT):
-                prepared = await loop.run_in_executor(
-                    self._costly, self._timed, self._costly_images.prepare, preprocessing, data
-                )
+            prepared = await self._costly.run(
+                asker,
+                partial(self._timed, self._costly_images.prepare, preprocessing, data),
+                begin_by=began + (1 - _ANSWER_SHARE - _COSTLY_SHARE) * seconds,
+                end_by=began + (1 - _ANSWER_SHARE) * seconds,
+            )
         except TimeoutError:
             return ImageError(
                 "overloaded", "other images that take long are being decoded; try again later"

@@ -47,7 +47,7 @@ def serve_nearest(app: FastAPI, queue: InferenceQueue) -> None:
         """Classify one image and find what it is near to; the image is sent as to `/v1/predict`."""
         async with queue.admit(request, read_image) as data:
             with queue.models.pinned() as model:
-                (inference,) = await queue.infer(model, [data])
+                (inference,) = await queue.infer(request, model, [data])
                 if isinstance(inference, ImageError):
                     raise inference
                 images = await run_in_threadpool(model.target_index.nearest, inference.features)

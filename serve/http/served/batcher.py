@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 import faiss
 
-from scda.serve.http.served.turns import RoundRobin
+from scda.serve.http.served.turns import Asker, RoundRobin
 
 J = TypeVar("J")  # a prepared image, with what its answer needs
 A = TypeVar("A")  # the answer for one image
@@ -63,16 +63,16 @@ class Batcher(Generic[J, A]):
         self._full = asyncio.Event()
         self._workers: list[asyncio.Task[None]] = []  # at most one per lane
 
-    async def answer(self, job: J, owner: object) -> A:
+    async def answer(self, job: J, asker: Asker) -> A:
         """Return the answer to one prepared image.
 
         Args:
             job: The image.
-            owner: Whose image it is, such as a request; owners take turns.
+            asker: Whose image it is; they take turns.
         """
         loop = asyncio.get_running_loop()
         waiting: _Waiting[J, A] = _Waiting(job, loop.create_future(), time.monotonic())
-        self._queue.add(owner, waiting)
+        self._queue.add(asker, waiting)
         if len(self._queue) >= self._max_batch:
             self._full.set()
         self._workers = [worker for worker in self._workers if not worker.done()]

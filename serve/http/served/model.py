@@ -18,6 +18,7 @@ from scda.serve.http.metrics import Metrics
 from scda.serve.http.served.batcher import Batcher
 from scda.serve.http.served.exemplars import Exemplars
 from scda.serve.http.served.target_index import open_target_index
+from scda.serve.http.served.turns import Asker
 from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
 
@@ -69,9 +70,9 @@ class ServedModel:
             on_wait=metrics.images.wait.labels("model").observe,
         )
 
-    async def infer(self, pixels: Pixels, naming: ActiveNames, request: object) -> Inference:
+    async def infer(self, pixels: Pixels, naming: ActiveNames, asker: Asker) -> Inference:
         """Return the inference for a prepared image of a request, under names of this model."""
-        return await self._batcher.answer(_Job(pixels, naming), request)
+        return await self._batcher.answer(_Job(pixels, naming), asker)
 
     def close(self) -> None:
         """End the threads of the model; nothing may be waiting for it."""

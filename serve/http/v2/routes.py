@@ -45,7 +45,7 @@ def serve_open_inference(app: FastAPI, queue: InferenceQueue) -> None:
     async def infer(request: Request) -> Response:
         """Classify the images of the input `image`; one bad image refuses the request."""
         async with queue.admit(request, read_request) as asked:
-            answers = await queue.predict(asked.images)
+            answers = await queue.predict(request, asked.images)
         predictions = []
         for i, answer in enumerate(answers):
             if isinstance(answer, ImageError):

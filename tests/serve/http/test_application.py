@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from scda.models.bundle import NAMES
+from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.limits import ImageLimits
 from scda.models.predictor import Outputs, Predictor, load_predictor
@@ -27,6 +28,7 @@ from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
 from scda.serve.imaging import Prepared
 from tests.bundles import make_bundle, picture
+from tests.nasty import encode, four
 
 RED = picture("red")
 
@@ -357,6 +359,31 @@ def test_a_slow_answer_runs_out_of_time(predictor: Predictor) -> None:
     app = app_for(stopped.predictor, timeout_seconds=0.1)
     assert code_of(predict(app, content=RED)) == "timeout"
     stopped.may_go_on.set()
+
+
+def test_what_can_no_longer_be_answered_in_time_is_refused(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def prepare(*_: object) -> ImageError:
+        began.set()
+        assert may_end.wait(30)
+        return ImageError("cannot_decode", "it took long")
+
+    monkeypatch.setattr("scda.serve.decoding.decoders.CostlyImages.prepare", prepare)
+    app, costly = app_for(predictor, threads=1, timeout_seconds=3), encode(four(), "AVIF")
+
+    async def scenario() -> None:
+        async with client_of(app) as client:
+            first = asyncio.create_task(client.post("/v1/predict", content=costly))
+            assert await asyncio.to_thread(began.wait, 30)
+            # Another one would begin after 0.8 seconds at the latest.
+            assert code_of(await client.post("/v1/predict", content=costly)) == "overloaded"
+            may_end.set()
+            await first
+
+    asyncio.run(scenario())
 
 
 def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(

@@ -1,6 +1,7 @@
 import asyncio
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from scda.models.predictor import Prediction, Predictor
 from scda.models.preprocess import Pixels
 from scda.serve.http.served.batcher import Batcher
+from scda.serve.http.served.turns import Asker
+
+ASKERS: defaultdict[object, Asker] = defaultdict(Asker)  # one for each name
 
 
 def image(value: int) -> Pixels:
@@ -54,7 +58,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def ask_all(batcher: Batcher[Pixels, Prediction], values: Sequence[int]) -> list[Any]:
-    waiting = (batcher.answer(image(value), value) for value in values)
+    waiting = (batcher.answer(image(value), ASKERS[value]) for value in values)
     answers = await asyncio.gather(*waiting, return_exceptions=True)
     return [a.label if isinstance(a, Prediction) else str(a) for a in answers]
 
@@ -71,10 +75,10 @@ def test_images_gather_while_the_model_is_at_work() -> None:
     async def work() -> None:
         batcher = Batcher(model, max_batch=8)
         model.gate.clear()
-        first = asyncio.create_task(batcher.answer(image(0), 0))
+        first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
         while not model.calls:
             await asyncio.sleep(0.001)
-        rest = [asyncio.create_task(batcher.answer(image(i), i)) for i in range(1, 6)]
+        rest = [asyncio.create_task(batcher.answer(image(i), ASKERS[i])) for i in range(1, 6)]
         await asyncio.sleep(0.01)
         model.gate.set()
         await asyncio.gather(first, *rest)
@@ -91,10 +95,10 @@ def test_lanes_work_side_by_side() -> None:
         model.gate.clear()
         tasks = []
         for i in range(2):
-            tasks.append(asyncio.create_task(batcher.answer(image(i), i)))
+            tasks.append(asyncio.create_task(batcher.answer(image(i), ASKERS[i])))
             while len(model.calls) <= i:  # the second call begins while the first one stands
                 await asyncio.sleep(0.001)
-        tasks += [asyncio.create_task(batcher.answer(image(i), i)) for i in range(2, 5)]
+        tasks += [asyncio.create_task(batcher.answer(image(i), ASKERS[i])) for i in range(2, 5)]
         await asyncio.sleep(0.01)
         assert len(model.calls) == 2
         model.gate.set()
@@ -145,12 +149,14 @@ def test_a_small_request_does_not_wait_for_all_of_a_large_one() -> None:
     async def work() -> None:
         batcher = Batcher(model, max_batch=2)
         model.gate.clear()
-        first = asyncio.create_task(batcher.answer(image(0), "first"))
+        first = asyncio.create_task(batcher.answer(image(0), ASKERS["first"]))
         while not model.calls:
             await asyncio.sleep(0.001)
-        large = [asyncio.create_task(batcher.answer(image(i), "large")) for i in range(1, 7)]
+        large = [
+            asyncio.create_task(batcher.answer(image(i), ASKERS["large"])) for i in range(1, 7)
+        ]
         await asyncio.sleep(0)
-        small = asyncio.create_task(batcher.answer(image(9), "small"))
+        small = asyncio.create_task(batcher.answer(image(9), ASKERS["small"]))
         await asyncio.sleep(0)
         model.gate.set()
         await asyncio.gather(first, *large, small)
@@ -165,10 +171,10 @@ def test_who_went_away_is_not_worked_for() -> None:
     async def work() -> None:
         batcher = Batcher(model, max_batch=8)
         model.gate.clear()
-        first = asyncio.create_task(batcher.answer(image(0), 0))
+        first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
         while not model.calls:
             await asyncio.sleep(0.001)
-        gone, stays = (asyncio.create_task(batcher.answer(image(i), i)) for i in (1, 2))
+        gone, stays = (asyncio.create_task(batcher.answer(image(i), ASKERS[i])) for i in (1, 2))
         await asyncio.sleep(0)
         gone.cancel()
         model.gate.set()
@@ -184,9 +190,9 @@ def test_an_image_may_wait_for_others() -> None:
 
     async def work() -> None:
         batcher = Batcher(model, max_batch=8, max_wait_seconds=0.2)
-        first = asyncio.create_task(batcher.answer(image(0), 0))
+        first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
         await asyncio.sleep(0.02)
-        await asyncio.gather(first, batcher.answer(image(1), 1))
+        await asyncio.gather(first, batcher.answer(image(1), ASKERS[1]))
 
     run(work())
     assert model.calls == [[0, 1]]
@@ -197,13 +203,15 @@ def test_nobody_waits_for_others_once_a_batch_is_full_or_waits_twice() -> None:
 
     async def work() -> None:
         batcher = Batcher(model, max_batch=2, max_wait_seconds=60)
-        assert len(await asyncio.gather(*(batcher.answer(image(i), i) for i in range(4)))) == 4
+        assert (
+            len(await asyncio.gather(*(batcher.answer(image(i), ASKERS[i]) for i in range(4)))) == 4
+        )
         batcher = Batcher(model, max_batch=8, max_wait_seconds=0.1)
         model.gate.clear()
-        first = asyncio.create_task(batcher.answer(image(0), 0))
+        first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
         while len(model.calls) < 3:
             await asyncio.sleep(0.001)
-        second = asyncio.create_task(batcher.answer(image(1), 1))
+        second = asyncio.create_task(batcher.answer(image(1), ASKERS[1]))
         await asyncio.sleep(0.15)  # its whole wait, while the model is at work
         model.gate.set()
         began = time.monotonic()
@@ -220,7 +228,9 @@ def test_a_batch_says_what_each_image_alone_does(predictor: Predictor) -> None:
 
     async def work() -> list[Prediction]:
         batcher = Batcher(predictor.predict, max_batch=3)
-        return list(await asyncio.gather(*(batcher.answer(one, i) for i, one in enumerate(images))))
+        return list(
+            await asyncio.gather(*(batcher.answer(one, ASKERS[i]) for i, one in enumerate(images)))
+        )
 
     for together, pixels in zip(run(work()), images, strict=True):
         (alone,) = predictor.predict([pixels])
