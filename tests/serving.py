@@ -5,7 +5,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,21 @@ def command(bundle: Path, *, port: int, workers: int = 1) -> list[str]:
 
 
 @contextmanager
-def serving(bundle: Path, *, workers: int = 1, **settings: str) -> Iterator[Server]:
-    """Serve `bundle` until the block ends; `settings` are environment variables."""
+def serving(
+    bundle: Path,
+    started_by: Callable[[Sequence[str]], list[str]] = list,
+    /,
+    *,
+    workers: int = 1,
+    **settings: str,
+) -> Iterator[Server]:
+    """Serve `bundle` until the block ends.
+
+    `started_by` changes the words that start the server; `settings` are environment variables.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         port, log = free_port(), Path(home) / "log"
-        argv = command(bundle, port=port, workers=workers)
+        argv = started_by(command(bundle, port=port, workers=workers))
         environment = {**os.environ, **settings}
         with log.open("wb") as file:
             process = psutil.Popen(argv, env=environment, cwd=home, stdout=file, stderr=file)

@@ -23,7 +23,6 @@ _BOUNDARY = b"frontier"
 _HEAD = b'Content-Disposition: form-data; name="image"; filename="a.jpg"\r\n\r\n'
 _CODES = {code for code, status in STATUS.items() if status < 500}
 _FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-_MANY = settings(_FEW, max_examples=12_000)
 
 
 @pytest.fixture(scope="module")
@@ -117,16 +116,12 @@ def _printable(noise: bytes) -> bytes:
     return bytes(byte for byte in noise if byte >= 0x20 and byte != 0x7F).strip()
 
 
-def _ask_raw(asker: Asker, body: bytes) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's, about damaged files
-        asker.check("/v1/predict", body, b"application/octet-stream")
-
-
 @_FEW
 @given(body=_RAW)
 def test_damaged_images(asker: Asker, body: bytes) -> None:
-    _ask_raw(asker, body)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's, about damaged files
+        asker.check("/v1/predict", body, b"application/octet-stream")
 
 
 @_FEW
@@ -138,25 +133,4 @@ def test_damaged_forms(asker: Asker, path: str, body: bytes, content_type: bytes
 @_FEW
 @given(path=_ROUTES, body=documents())
 def test_damaged_json(asker: Asker, path: str, body: bytes) -> None:
-    asker.check(path, body, b"application/json")
-
-
-@pytest.mark.slow
-@_MANY
-@given(body=_RAW)
-def test_many_damaged_images(asker: Asker, body: bytes) -> None:
-    _ask_raw(asker, body)
-
-
-@pytest.mark.slow
-@_MANY
-@given(path=_ROUTES, body=forms(), content_type=_TYPES)
-def test_many_damaged_forms(asker: Asker, path: str, body: bytes, content_type: bytes) -> None:
-    asker.check(path, body, content_type)
-
-
-@pytest.mark.slow
-@_MANY
-@given(path=_ROUTES, body=documents())
-def test_many_damaged_documents(asker: Asker, path: str, body: bytes) -> None:
     asker.check(path, body, b"application/json")
