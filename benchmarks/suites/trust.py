@@ -13,7 +13,14 @@ from benchmarks.open_set.aggregate import grouped, markdown
 from benchmarks.open_set.results import Record
 from benchmarks.suites.summary import BAD, GOOD, figure, group_of, warns
 from scda.adapt.discovery.findings import Status
-from scda.adapt.discovery.trust.calibration import ERROR, KNOWN_ERROR, WEAK, Line, sign
+from scda.adapt.discovery.trust.calibration import (
+    ERROR,
+    KNOWN_ERROR,
+    WEAK,
+    Line,
+    contradiction,
+    sign,
+)
 from scda.models.errors import UsageError
 
 _COVERED = 0.9  # share of the runs that lie within the interval
@@ -108,8 +115,9 @@ def judge(records: Sequence[Record], names: Sequence[str] = ()) -> list[Judged]:
         constants = fit([record for record in records if record["family"] != family], names)
         for record in records:
             if record["family"] == family:
-                known = constants.known_error.error(record["measures"])
-                error = constants.error.error(record["measures"])
+                least, measures = contradiction(record["measures"]), record["measures"]
+                known = max(least, constants.known_error.error(measures))
+                error = max(least, constants.error.error(measures))
                 judged.append(Judged(record, known, error, constants))
     return judged
 

@@ -4,7 +4,14 @@ import math
 from collections.abc import Mapping
 
 from scda.adapt.discovery.findings import Finding, Status
-from scda.adapt.discovery.trust.calibration import DOUBTFUL, ERROR, KNOWN_ERROR, WEAK, WIDTH
+from scda.adapt.discovery.trust.calibration import (
+    DOUBTFUL,
+    ERROR,
+    KNOWN_ERROR,
+    WEAK,
+    WIDTH,
+    contradiction,
+)
 from scda.models.trust import Trust
 
 _DIGITS = 4  # number of decimals
@@ -20,7 +27,7 @@ def estimate(measures: Mapping[str, float]) -> Trust:
     Args:
         measures: Every measure by name, as `measure` returns them.
     """
-    error = KNOWN_ERROR.error(measures)
+    error = max(KNOWN_ERROR.error(measures), contradiction(measures))
     half = WIDTH * math.sqrt(error)
     return Trust(
         expected_accuracy=round(1 - error, _DIGITS),
@@ -32,11 +39,13 @@ def estimate(measures: Mapping[str, float]) -> Trust:
 
 def doubts(trust: Trust) -> list[Finding]:
     """Return a finding where a run is expected to be wrong too often."""
-    known, error = 1 - trust.expected_accuracy, ERROR.error(trust.measures)
+    known = 1 - trust.expected_accuracy
+    error = max(ERROR.error(trust.measures), contradiction(trust.measures))
     if known >= WEAK:
         found = (
             f"about {100 * known:.0f} of 100 images of known classes are expected to be wrong "
-            f"(expected fewer than {100 * WEAK:.0f}): the features do not carry to the target"
+            f"(expected fewer than {100 * WEAK:.0f}): the features do not carry to the target, "
+            "or it holds hardly any image of a known class"
         )
         return [Finding(Status.WEAK_TRANSFER, found, _WHAT_HELPS)]
     if error >= DOUBTFUL:

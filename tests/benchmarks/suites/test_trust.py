@@ -18,6 +18,7 @@ def records(families: str = "abc", *, each: int = 12, noise: float = 0.0) -> lis
             signs = {name: float(rng.uniform(0, 0.3)) for name in TRUE}
             measures = {n: value if n == "border" else 1 - value for n, value in signs.items()}
             measures["landing_agreement"] = measures["prototype_agreement"]
+            measures["knn_agreement"] = 1.0
             error = BASE + sum(TRUE[name] * value for name, value in signs.items())
             right = float(np.clip(100 * (1 - error + rng.normal(0, noise)), 0, 100))
             fields = {"task": f"{family}-{number}", "family": family, "kind": "half", "seed": 0}

@@ -1,11 +1,19 @@
 import pytest
 
 from scda.adapt.discovery.findings import Status
-from scda.adapt.discovery.trust.calibration import DOUBTFUL, ERROR, KNOWN_ERROR, WEAK, Line
+from scda.adapt.discovery.trust.calibration import (
+    AGREEING,
+    DOUBTFUL,
+    ERROR,
+    KNOWN_ERROR,
+    WEAK,
+    Line,
+    contradiction,
+)
 from scda.adapt.discovery.trust.estimate import doubts, estimate
 
 USED = {*KNOWN_ERROR.weights, *ERROR.weights}
-FAULTLESS = {name: 0.0 if name == "border" else 1.0 for name in USED}
+FAULTLESS = {name: 0.0 if name == "border" else 1.0 for name in {*USED, "knn_agreement"}}
 
 
 def test_an_error_is_the_sum_of_its_signs() -> None:
@@ -47,3 +55,26 @@ def test_the_status_says_how_many_images_are_expected_to_be_wrong() -> None:
     assert weak.status is Status.WEAK_TRANSFER
     assert f"about {100 * WEAK:.0f} of 100 images of known classes" in weak.found
     assert "label about twenty target images" in weak.advice
+
+
+def contradicted(agreement: float) -> dict[str, float]:
+    return {**FAULTLESS, "knn_agreement": agreement, "prototype_agreement": agreement}
+
+
+def test_a_model_that_the_source_contradicts_is_not_trusted() -> None:
+    """Such as one on a target without any known class, which looks consistent otherwise."""
+    agreeing, contradicting = contradicted(AGREEING), contradicted(AGREEING - 0.15)
+    assert contradiction(agreeing) == 0
+    assert contradiction(contradicting) == pytest.approx(0.6)
+    assert contradiction(contradicted(0.3)) == 1
+    assert doubts(estimate(agreeing)) == []
+    trust = estimate(contradicting)
+    assert trust.expected_accuracy == pytest.approx(0.4)
+    (weak,) = doubts(trust)
+    assert weak.status is Status.WEAK_TRANSFER
+    assert "or it holds hardly any image of a known class" in weak.found
+
+
+def test_a_model_that_the_source_contradicts_a_little_is_doubtful() -> None:
+    (doubtful,) = doubts(estimate(contradicted(AGREEING - 0.05)))
+    assert doubtful.status is Status.DOUBTFUL
