@@ -204,7 +204,9 @@ class Supervisor:
         # The workers close theirs. As long as one is open, clients connect and wait for nobody.
         self._listener.close()
         for process in self._alive:
-            process.send_signal(signal.SIGKILL if again else number)
+            # One that still starts would answer SIGINT with a traceback, and SIGTERM ends it.
+            ready = process in self._answering.values()
+            process.send_signal(signal.SIGKILL if again else number if ready else signal.SIGTERM)
         if again:
             logger.error("%d workers were killed before they had stopped", len(self._alive))
             return

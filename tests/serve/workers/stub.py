@@ -1,8 +1,8 @@
 """A worker without a model, for the tests of the supervisor; it is run as a program.
 
 It obeys files in the folder of the bundle: `fail` holds the exit code with which it ends before it
-is ready, or minus the signal that kills it; `refuse` makes `prepare` fail. Each request counts, and
-is answered with the model's id.
+is ready, or minus the signal that kills it; `slow` keeps it starting, which it tells with `starts`;
+`refuse` makes `prepare` fail. Each request counts, and is answered with the model's id.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 from scda.models.errors import GateError, ScdaError
@@ -62,7 +63,8 @@ async def main() -> None:
         print("stub: cannot start", file=sys.stderr)
         sys.exit(code)
     stub, channel, stop = Stub(folder), Channel(), asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await channel.open(end)
     names = ("snapshot", "prepare", "commit", "discard")
     calls = asyncio.create_task(channel.run({name: getattr(stub, name) for name in names}))
@@ -79,5 +81,13 @@ async def main() -> None:
         await asyncio.sleep(0.01)
 
 
+def load(folder: Path) -> None:
+    """Take as long as the libraries of a real worker do, outside of the event loop."""
+    while (folder / "slow").exists():
+        (folder / "starts").touch()
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
+    load(Path(os.environ["SCDA_BUNDLE"]))
     asyncio.run(main())

@@ -258,6 +258,22 @@ def test_a_reload_that_fails_says_why_to_its_caller(tmp_path: Path) -> None:
     asyncio.run(check())
 
 
+def test_an_interrupt_ends_a_worker_that_still_starts_without_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def check() -> None:
+        async with running(folder := bundle_of(tmp_path / "b", "one"), workers=2) as server:
+            (folder / "slow").touch()
+            os.kill((await server.ask())[0], signal.SIGKILL)
+            while not (folder / "starts").exists():
+                await asyncio.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            await server.end
+
+    asyncio.run(check())
+    assert capfd.readouterr().err == ""
+
+
 def test_nobody_can_connect_as_soon_as_the_server_stops(tmp_path: Path) -> None:
     async def check() -> None:
         async with running(folder := bundle_of(tmp_path / "b", "one"), workers=2) as server:
