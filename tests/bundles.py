@@ -113,7 +113,7 @@ def _classes(
             class_id=class_id,
             label=label,
             kind=kind,
-            size=10 - i,
+            size=max(1, 10 - i),
             mean_confidence=0.9,
             radius={"q50": 0.05, "q90": 0.1, "q99": 0.2},
             nearest_known="known-002" if kind == "discovered" else None,
