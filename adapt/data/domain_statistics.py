@@ -74,7 +74,12 @@ def domain_statistics(
 
 
 def domain_features(
-    paths: Sequence[Path], backbone: Backbone, *, cache_folder: Path, limits: ImageLimits = LIMITS
+    paths: Sequence[Path],
+    backbone: Backbone,
+    *,
+    cache_folder: Path,
+    limits: ImageLimits = LIMITS,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Tensor | None:
     """Return nearly the features that the domain's own statistics would give, (N, D_backbone).
 
@@ -87,13 +92,14 @@ def domain_features(
         backbone: Frozen backbone, on the CPU; each of several is taken by itself.
         cache_folder: Folder that keeps the features between runs.
         limits: The largest image that is read.
+        on_progress: Called with the number of images that a backbone has seen.
     """
     files = [data for path in paths if (data := _bytes(path, limits)) is not None]
     if len(files) < max(_LEAST, len(paths)):
         return None
     found = []
     for part in backbone.parts or (backbone,):
-        compute = partial(_features_by_batch, files, part, limits)
+        compute = partial(_features_by_batch, files, part, limits, on_progress)
         path = _cache_path(cache_folder, part, files, "-features")
         found.append(_kept(path, compute)["features"])
     if any(len(features) < len(files) for features in found):
@@ -177,11 +183,13 @@ def _statistics_by_batch(
 
 
 def _features_by_batch(
-    files: Sequence[bytes], backbone: Backbone, limits: ImageLimits
+    files: Sequence[bytes],
+    backbone: Backbone,
+    limits: ImageLimits,
+    on_progress: Callable[[int], None],
 ) -> dict[str, Tensor]:
     """Return the features of the readable images; in the order of the files if all are."""
-    batches = _batches(files, backbone, limits, lambda done: None)
-    features = batch_features(backbone, batches)
+    features = batch_features(backbone, _batches(files, backbone, limits, on_progress))
     order = [number for turn in _turns(len(files)) for number in turn]
     return {"features": features[np.argsort(order)] if len(features) == len(files) else features}
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -114,9 +113,13 @@ def offered_statistics(
         return {}
     if config.backbone_statistics == "auto":
         reporter.say("comparing the batch statistics of the domains with those of the pre-training")
-        glimpse = partial(
-            domain_features, backbone=before.backbone, cache_folder=cache, limits=limits
-        )
+
+        def glimpse(files: list[Path], domain: str) -> Tensor | None:
+            reporter.begin(f"glimpse of {domain} images", len(files))
+            return domain_features(
+                files, before.backbone, cache_folder=cache, limits=limits, on_progress=reporter.done
+            )
+
         if not _may_be_closer(before, paths, glimpse):
             return {}
     found = {}
@@ -163,12 +166,14 @@ def choose(offered: Chosen, paths: Paths, features: Features, *, always: bool = 
 
 
 def _may_be_closer(
-    before: Chosen, paths: Paths, glimpse: Callable[[list[Path]], Tensor | None]
+    before: Chosen, paths: Paths, glimpse: Callable[[list[Path], str], Tensor | None]
 ) -> bool:
     """Return False where few images of each domain show that their statistics do not help."""
     num_known = int(before.source.labels.max()) + 1
     count = min(SAMPLE, max(_GLIMPSED, _OF_EACH_CLASS * num_known))
-    of_source, of_target = (glimpse(evenly(files, count)) for files in paths)
+    of_source, of_target = (
+        glimpse(evenly(files, count), domain) for files, domain in zip(paths, DOMAINS, strict=True)
+    )
     if of_source is None or of_target is None:
         return True
     return not is_far_off(*_compared(before, (of_source, of_target), count))

@@ -109,8 +109,9 @@ def test_a_lost_image_or_few_images_give_no_features(
 
 def test_progress_counts_images(backbone: Backbone, images: list[Path], tmp_path: Path) -> None:
     done: list[int] = []
-    domain_statistics(images, backbone, cache_folder=tmp_path, on_progress=done.append)
-    assert done == [20]
+    for compute in (domain_statistics, domain_features):
+        compute(images, backbone, cache_folder=tmp_path, on_progress=done.append)
+    assert done == [20, 20]
 
 
 def test_unreadable_files_are_passed_over_and_few_images_give_none(
