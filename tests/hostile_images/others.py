@@ -1,6 +1,7 @@
 """GIF, WebP, AVIF, BMP and PPM files, and formats that are not accepted."""
 
 import functools
+import operator
 import struct
 
 from PIL import Image
@@ -12,7 +13,20 @@ SIDE = 7000  # pixels
 
 def other_files() -> dict[str, bytes]:
     """Return every file by its name."""
-    return {**_gif(), **_webp(), **_avif(), **_bmp(), **_ppm(), **_not_accepted()}
+    made = (_cheap(), _gif(), _webp(), _avif(), _bmp(), _ppm(), _not_accepted())
+    return functools.reduce(operator.or_, made)
+
+
+def _cheap() -> dict[str, bytes]:
+    """Return the largest images that are decoded beside others, in the process that answers."""
+    jpeg, small = Image.new("RGB", (4000, 4000)), Image.new("RGBA", (2000, 2000))
+    return {
+        "as-large-as-cheap.jpg": encode(jpeg, "JPEG"),
+        "as-large-as-cheap-cmyk.jpg": encode(jpeg.convert("CMYK"), "JPEG"),
+        "as-large-as-cheap.png": encode(small, "PNG"),
+        "as-large-as-cheap.webp": encode(small, "WEBP"),
+        "as-large-as-cheap.gif": encode(Image.new("L", (4000, 2000)), "GIF"),
+    }
 
 
 def _gif() -> dict[str, bytes]:
