@@ -66,7 +66,7 @@ class TunedBackbone(PixelBackbone):
         self.eval()  # numbers of batches differ between processes: no pass gathers features
         with gathering([layer for layer in self._learning if isinstance(layer, nn.BatchNorm2d)]):
             seen = [len(self(pixels.to(self.mean.device))) for pixels in batches]
-        distributed.average_statistics(self, weight=len(seen))
+            distributed.average_statistics(self, weight=len(seen))
 
     @torch.no_grad()
     def features(self, batches: Iterable[Tensor]) -> Tensor:
