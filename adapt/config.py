@@ -144,7 +144,7 @@ class TrainConfig:
         help="Rows of the class correlation that count: of classes in the batch, or all.",
     )
     rounds: int = option(
-        1,  # E in Algorithm 2
+        2,  # E in Algorithm 2
         panel="Training",
         minimum=0,
         aliases=("iterations",),
