@@ -25,6 +25,7 @@ from scda.adapt.runtime import distributed
 from scda.adapt.runtime.progress import Reporter
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone
+from scda.models.networks.statistics import has_statistics
 
 _COMPARED = 2000  # images of each domain, at most, on which the choice is made
 _GLIMPSED = 128  # images of each domain that show whether the choice is worth its time
@@ -109,7 +110,8 @@ def offered_statistics(
         reporter: Reporter of progress.
     """
     reporter = reporter or Reporter(quiet=True)
-    if not adapts_statistics(config):
+    parts = before.backbone.parts or (before.backbone,)
+    if not adapts_statistics(config) or not any(map(has_statistics, parts)):
         return {}
     if config.backbone_statistics == "auto":
         reporter.say("comparing the batch statistics of the domains with those of the pre-training")

@@ -20,6 +20,7 @@ MAX_TILES = 16_384
 MAX_TILE_PARTS = 65_536
 MAX_SEGMENTS = 4 * MAX_TILE_PARTS  # of one codestream; each takes this module half a microsecond
 MAX_STYLES = 64  # that differ, of one codestream; programs write one for all tiles, or two
+_MAX_STYLE = 5 + 256  # bytes that describe one; a segment may be longer
 MAX_CODESTREAMS = 8  # a file has one, and perhaps previews of it
 MAX_COMPONENTS = 3  # of an image of the largest size; each takes 5 bytes per pixel to decode
 
@@ -140,10 +141,11 @@ def _styles(data: bytes, start: int, frame: Frame) -> Iterator[CodingStyle]:
         body = position + 4  # behind the marker and the length of the segment
         if marker == _COD:
             (layers,) = struct.unpack_from(">H", data, body + 2)
-            has_precincts, style = data[body] & 1, data[body + 5 : end]
+            has_precincts, style = data[body] & 1, data[body + 5 : min(end, body + 5 + _MAX_STYLE)]
         elif marker == _COC:
             width = 1 if frame.components < 257 else 2  # of the number of the component
-            has_precincts, style = data[body + width] & 1, data[body + width + 1 : end]
+            has_precincts, begin = data[body + width] & 1, body + width + 1
+            style = data[begin : min(end, begin + _MAX_STYLE)]
         else:
             continue
         if (layers, has_precincts, style) not in seen:

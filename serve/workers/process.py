@@ -65,8 +65,8 @@ class Process:
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,  # Ctrl+C reaches the supervisor alone, which passes it on
             )
-        except OSError:
-            ours.close()
+        except (OSError, RuntimeError):
+            ours.close()  # on which a worker that was started ends
             raise
         finally:
             theirs.close()

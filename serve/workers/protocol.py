@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import h11
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from scda.serve.http.errors import RequestError
@@ -14,6 +15,7 @@ from scda.serve.http.settings import Settings
 MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
 MAX_HEADERS = 100
 READ_BYTES = 16 * 1024  # per turn of the event loop: as chunks of one byte they take 15 ms
+_LINGER = 10.0  # seconds that a client has to take the answer of what was refused
 _END = re.compile(rb"\n\r?\n")
 
 
@@ -61,6 +63,8 @@ class RequestProtocol(H11Protocol):
         """Read on; what comes after a refusal is counted and thrown away by the application."""
         if self._refused:
             self.cycle.body += data
+            if len(self.cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()  # until the application has thrown it away
             self.cycle.message_event.set()
             return
         super().data_received(data)
@@ -79,6 +83,7 @@ class RequestProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._arrived()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
@@ -98,6 +103,7 @@ class RequestProtocol(H11Protocol):
 
     def _refuse(self, code: str, message: str) -> None:
         self._arrived()
+        self._unset_keepalive_if_required()
         self._refused = True
         if self.cycle is not None and not self.cycle.response_complete:  # its body is at fault
             self.cycle.disconnected = True
@@ -117,6 +123,8 @@ class RequestProtocol(H11Protocol):
             message_event=asyncio.Event(),
             on_response=self.on_response_complete,
         )
+        # A client that does not read its answers would hold the connection for ever.
+        self._arrival = self.loop.call_later(_LINGER, self.transport.abort)
         task = self.loop.create_task(self.cycle.run_asgi(self.app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)

@@ -142,7 +142,7 @@ class Supervisor:
     async def _run_worker(self, number: int) -> _End:
         try:
             process = await self._start(number)
-        except OSError as error:  # the system has no memory or no process left
+        except (OSError, RuntimeError) as error:  # no memory, process or thread is left
             logger.error("worker %d cannot be started: %s", number, error)
             return _End(number, 0, 1, was_ready=False)
         was_ready = await process.ready()

@@ -103,14 +103,18 @@ class SharedThreads:
             TimeoutError: If it does not begin or end in time.
         """
         await self._turn(asker, begin_by)
-        on_turn()
         loop = asyncio.get_running_loop()
 
         def give_back(_: object) -> None:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._give_back, asker.client)
 
-        future = self._threads.submit(work)
+        try:
+            on_turn()
+            future = self._threads.submit(work)
+        except BaseException:  # such as RuntimeError, where the system has no thread left
+            self._give_back(asker.client)
+            raise
         future.add_done_callback(give_back)
         async with asyncio.timeout_at(end_by):
             return await asyncio.wrap_future(future)

@@ -345,7 +345,9 @@ def test_a_single_image_does_not_wait_for_all_of_a_batch(predictor: Predictor) -
             await decoded(8)
             small = asyncio.create_task(client.post("/v1/predict", content=picture("blue")))
             await decoded(9)
-            await asyncio.sleep(0.01)
+            queue = app.state.models.current._batcher._queue
+            while len(queue) < 8:  # of the nine, one is in the model
+                await asyncio.sleep(0.01)
             stopped.may_go_on.set()
             assert (await small).json()["label"] == "blue"
             assert (await large).status_code == 200

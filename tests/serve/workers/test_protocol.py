@@ -253,8 +253,9 @@ def test_a_slow_upload_ends_its_connection(predictor: Predictor, key: bytes) -> 
 
 def test_a_connection_goes_on_after_the_rest_of_a_refused_upload(predictor: Predictor) -> None:
     async def scenario() -> None:
-        async with serving(predictor, upload_seconds=0.2, keep_alive_seconds=0.6) as connect:
-            for ask_again in (True, False):
+        for ask_again, keep_alive in ((True, 60), (False, 0.6)):
+            settings = {"upload_seconds": 0.2, "keep_alive_seconds": keep_alive}
+            async with serving(predictor, **settings) as connect:
                 reader, writer = await connect()
                 writer.write(HEAD + b"Content-Length: 4\r\n\r\nxx")
                 assert (await answer(reader))[0] == 401
@@ -262,7 +263,8 @@ def test_a_connection_goes_on_after_the_rest_of_a_refused_upload(predictor: Pred
                 if ask_again:
                     writer.write(GET + b"\r\n")
                     assert (await answer(reader))[0] == 200
-                assert await reader.read() == b""
+                else:
+                    assert await reader.read() == b""
                 writer.close()
 
     run(scenario())
@@ -275,4 +277,33 @@ def test_a_connection_on_which_nothing_is_asked_is_closed(predictor: Predictor) 
             assert await reader.read() == b""
             writer.close()
 
+    run(scenario())
+
+
+def test_a_refused_client_that_reads_no_answer_holds_no_memory_and_is_cut_off(
+    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[RequestProtocol]()
+    connection_made = RequestProtocol.connection_made
+
+    def note(self: RequestProtocol, transport: asyncio.Transport) -> None:
+        connection_made(self, transport)
+        self.flow.pause_writing()  # as asyncio does where the answers before are not read
+        made.append(self)
+
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            reader, writer = await connect()
+            writer.write(b"x\r\n\r\n")
+            with suppress(ConnectionError):
+                for _ in range(1_000):  # 64 MB; without a limit all of it is taken and held
+                    writer.write(bytes(65536))
+                    await writer.drain()
+                assert await reader.read() == b""
+            (protocol,) = made
+            assert len(protocol.cycle.body) < 2**18
+            writer.close()
+
+    monkeypatch.setattr(RequestProtocol, "connection_made", note)
+    monkeypatch.setattr("scda.serve.workers.protocol._LINGER", 1.0)
     run(scenario())
