@@ -161,7 +161,9 @@ def test_a_file_that_changes_between_two_backbones_is_left_out(
     changing.write_bytes(images[0].read_bytes())
 
     def change(done: int) -> None:
-        changing.write_bytes(images[done].read_bytes())
+        other = tmp_path / "other"
+        other.write_bytes(images[done].read_bytes())
+        other.replace(changing)  # at once: a reader never sees it empty
 
     found = extract([images[1], changing], both, cache_folder=tmp_path, on_progress=change)
     assert (found.paths, found.features.shape) == ([images[1]], (1, both.width))
