@@ -29,7 +29,7 @@ from scda.models.networks.statistics import has_statistics
 
 _COMPARED = 2000  # images of each domain, at most, on which the choice is made
 _GLIMPSED = 128  # images of each domain that show whether the choice is worth its time
-_OF_EACH_CLASS = 8  # at least, of the source
+_OF_EACH_CLASS = 8  # images of the source, on average and up to SAMPLE in all
 
 DOMAINS = ("source", "target")
 Paths: TypeAlias = tuple[list[Path], list[Path]]  # of the source and of the target
