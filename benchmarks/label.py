@@ -32,8 +32,9 @@ from torchvision import transforms
 from benchmarks.speed.answers import Answer, exit_code
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.content import read_bytes
 from scda.models.folders import walk
-from scda.models.images import read_file
+from scda.models.images import read_pixels
 from scda.models.networks.backbones import load_backbone
 from scda.models.predictor import Predictor, load_predictor
 from scda.models.session import Session
@@ -92,8 +93,9 @@ def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
 
 def processor_seconds(predictor: Predictor, paths: Sequence[Path]) -> float:
     """Return the smallest processor time of one image in seconds, one thread at a time."""
+    preprocessing = predictor.manifest.preprocessing
     began = time.process_time()
-    pixels = np.stack([predictor.prepare(read_file(path)) for path in paths])
+    pixels = np.stack([read_pixels(read_bytes(path), preprocessing) for path in paths])
     for start in range(0, len(pixels), _BATCH_CPU):
         predictor.session.run(pixels[start : start + _BATCH_CPU])
     return (time.process_time() - began) / len(paths)

@@ -22,9 +22,9 @@ import psutil
 import pyarrow.parquet as pq
 
 from scda.models.bundle import bundle_folder
+from scda.models.decoding import worker
 from scda.models.folders import walk
 from scda.models.predictor import Predictor, load_predictor
-from scda.serve.decoding import worker
 from scda.serve.labelling.label import label
 from scda.serve.labelling.ray.cluster import ray_cluster
 from scda.serve.labelling.ray.engine import label_on_ray

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
@@ -145,9 +146,9 @@ def _inputs(images: Images, part: str) -> ImageInputs:
 
 def _pixels(images: Images, backbone: Backbone) -> Iterator[Tensor]:
     rows = torch.arange(len(images.paths)).split(_BATCH)
-    prepare = backbone.preprocessing.apply
     for part in rows:
-        yield torch.stack([torch.tensor(prepare(images.read(int(row)))) for row in part])
+        pixels = [images.read(int(row), backbone.preprocessing) for row in part]
+        yield torch.from_numpy(np.stack(pixels))
 
 
 def _seconds(work: Callable[[], None]) -> float:

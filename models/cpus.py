@@ -18,6 +18,11 @@ def usable_cpus() -> int:
     return max(1, min([allowed, *map(round, _quotas())]))
 
 
+def local_world_size() -> int:
+    """Return the number of processes of a run, as torchrun starts them, that share this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
+
+
 def num_workers(asked: int, pieces: int) -> int:
     """Return the number of workers to start: those asked for, as far as they have work.
 

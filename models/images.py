@@ -1,294 +1,102 @@
-"""Bytes to an upright 8-bit RGB image: the one reader for training, labelling and serving.
+"""Bytes to the pixels of an image: the one reader for training, reports, review and the API.
 
-EXIF rotation is applied, transparency is composed on white, 16-bit greys are scaled to 8 bits, and
-an animation is read as its first frame. Colour profiles are ignored.
+An image that takes little time and memory is decoded in this process. Any other is decoded in a
+process whose memory and time are limited, so that no file can take more than that. Labelling and
+the server, which decode many images at a time, have such processes of their own.
 """
 
-import io
 import os
-import stat
-import struct
-import warnings
-import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
-from PIL import ExifTags, Image
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
+from PIL import Image
 
+from scda.models.cpus import local_world_size, usable_cpus
+from scda.models.decoding.cheap import prepare_cheap
+from scda.models.decoding.content import read_bytes
+from scda.models.decoding.decoders import CostlyImages
+from scda.models.decoding.forms import Form
+from scda.models.decoding.reading import IN_FULL, Reading
+from scda.models.decoding.unguarded import decode
 from scda.models.errors import ImageError
-from scda.models.foreign import describe
-from scda.models.headers.jpeg import check_jpeg
-from scda.models.headers.jpeg2000 import check_jpeg2000
-from scda.models.limits import LIMITS, MAX_BYTES, MAX_PIXELS, ImageLimits
+from scda.models.limits import LIMITS, ImageLimits
+from scda.models.preprocess import Pixels
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-# Pillow warns where this module raises; silencing it per call would not be safe in threads.
-warnings.filterwarnings("ignore", module=r"PIL\.")
-
-DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
-MAX_PLAIN_BYTES = 16 * 2**20  # size of a PPM in text form, of which Pillow reads 2.5 MB per second
-
-MAX_READS = 50_000  # a 64 MiB PNG in blocks of 8 KiB, libpng's, takes 25,000
-MAX_EXIF = 100  # a JPEG has one such segment, rarely a few
-_EXIF = b"Exif\0\0"
-
-# Formats that decode inside Pillow alone; EPS, for one, would start Ghostscript.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM")
-_HEIC_BRANDS = (b"heic", b"heix", b"mif1", b"msf1", b"hevc")
-# What Pillow's decoders were seen to raise, or may raise, on damaged or hostile bytes.
-_DECODE_ERRORS = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    Warning,  # only where the process makes errors of them
-    struct.error,
-    zlib.error,
-)
-_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-_PLAIN = (b"P1", b"P2", b"P3")
-_END = b"\xff\xd9"
-_STRIP = 2**20  # pixels that are converted at once; a whole image would take three times its size
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}  # EXIF orientation → what undoes it
+_costly_images: dict[tuple[int, ImageLimits], CostlyImages] = {}
 
 
-class BoundedReader(io.BytesIO):
-    """A file in memory that refuses to be read after `MAX_READS` reads.
+def read_pixels(data: bytes, form: Form, limits: ImageLimits = LIMITS) -> Pixels:
+    """Return what a form makes of an image file, (H, W, 3) uint8; threads may share this.
 
-    Pillow takes a few microseconds for each segment of a file, however small, and nothing else
-    runs meanwhile. A few megabytes of tiny segments alone would take many seconds.
-    """
-
-    def __init__(self, data: "ReadableBuffer") -> None:
-        """Begin at the first byte."""
-        super().__init__(data)
-        self._left = MAX_READS
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            ImageError: With code `cannot_decode`, after `MAX_READS` reads.
-        """
-        data = super().read(size)
-        # For each further segment Pillow copies all of the EXIF data that it has so far.
-        self._left -= MAX_READS // MAX_EXIF if data.startswith(_EXIF) else 1
-        if self._left < 0:
-            raise ImageError(
-                "cannot_decode",
-                "the file consists of too many small segments; save it again with an image program",
-            )
-        return data
-
-
-def read_file(path: Path, limits: ImageLimits = LIMITS) -> Image.Image:
-    """Return the image in a file, upright, 8-bit RGB.
+    Args:
+        data: Content of an image file; the content decides its format.
+        form: What is made of it.
+        limits: The largest image that is read.
 
     Raises:
-        ImageError: With code `unreadable`, `too_many_bytes`, or a code of `read_image`.
+        ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
+        DataError: If no process can be started to decode it.
     """
-    data = read_bytes(path, max_bytes=limits.max_bytes)
-    return read_image(data, max_pixels=limits.max_pixels)
+    (prepared,) = prepare_cheap(form, [data], limits)
+    if prepared is None:
+        prepared = _costly(limits).prepare(form, data)
+    if isinstance(prepared, ImageError):
+        raise prepared
+    return prepared
 
 
-def read_bytes(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return a file's bytes.
+def check_image(data: bytes, limits: ImageLimits = LIMITS) -> None:
+    """Check the header of an image file.
 
     Raises:
-        ImageError: With code `unreadable`, or `too_many_bytes` above `max_bytes`.
+        ImageError: As `read_pixels`, of what the header tells.
+        DataError: If no process can be started to read it.
     """
-    try:
-        # Asked first: opening a pipe wakes its other end, and opening a device may do anything.
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise ImageError("unreadable", "not a regular file")
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):  # replaced meanwhile
-                raise ImageError("unreadable", "not a regular file")
-            data = file.read(max_bytes + 1)
-    except OSError as error:
-        raise ImageError("unreadable", f"cannot read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL byte in a name that a list gave
-        raise ImageError("unreadable", f"cannot read: {error}") from None
-    if len(data) > max_bytes:
-        size = f"{status.st_size:,} bytes"
-        raise ImageError("too_many_bytes", f"{size}; the limit is {max_bytes:,}")
-    return data
+    read_pixels(data, None, limits)
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking; a named pipe would wait for its other end."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def read_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def read_image(
+    data: bytes, limits: ImageLimits = LIMITS, *, reading: Reading = IN_FULL
+) -> Image.Image:
     """Return the image in `data`, upright, 8-bit RGB.
 
     Args:
         data: Content of an image file; the content decides its format.
-        max_pixels: Largest number of pixels, checked in the header before decoding.
+        limits: The largest image that is read.
+        reading: How it is decoded.
 
     Raises:
         ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
+        DataError: If no process can be started to decode it.
     """
-    return decode(open_image(data, max_pixels=max_pixels), max_pixels=max_pixels)
+    return Image.fromarray(read_pixels(data, reading, limits))
 
 
-def decode(image: Image.Image, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Decode an image from `open_image` to upright 8-bit RGB.
+def read_file(
+    path: Path, limits: ImageLimits = LIMITS, *, reading: Reading = IN_FULL
+) -> Image.Image:
+    """Return the image in a file, upright, 8-bit RGB.
 
     Raises:
-        ImageError: With code `too_many_pixels` or `cannot_decode`.
+        ImageError: With code `unreadable`, `too_many_bytes`, or a code of `read_image`.
+        DataError: If no process can be started to decode it.
     """
-    try:
-        image.load()
-        return _to_rgb(_upright(image))
-    except _BOMBS:
-        raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
-    except MemoryError as error:
-        raise ImageError("cannot_decode", "decoding needs more memory than there is") from error
-    except _DECODE_ERRORS as error:
-        raise ImageError("cannot_decode", f"damaged {image.format}: {_one_line(error)}") from None
+    return read_image(read_bytes(path, max_bytes=limits.max_bytes), limits, reading=reading)
 
 
-def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """Return the image with only its header read.
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Return an image in memory, upright, 8-bit RGB.
 
     Raises:
-        ImageError: With code `empty`, `not_an_image`, `too_many_pixels` or `cannot_decode`.
+        ImageError: With code `cannot_decode`.
     """
-    name = image_format(data)
-    if name == "JPEG2000":  # its header lies in two places, of which Pillow reads one
-        check_jpeg2000(data, max_pixels=max_pixels)
-    factory, _ = Image.OPEN[name]
-    try:
-        # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
-        image = factory(BoundedReader(data), "")
-        pixels = _pixels(image)
-    except _BOMBS:
-        raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
-    except _DECODE_ERRORS as error:
-        raise ImageError("cannot_decode", f"damaged header: {_one_line(error)}") from None
-    if pixels > max_pixels:
-        raise ImageError("too_many_pixels", f"{pixels:,} pixels; the limit is {max_pixels:,}")
-    if isinstance(image, JpegImageFile):
-        check_jpeg(data, pixels, max_pixels=max_pixels)
-    _check_markers(image, data)
-    return image
+    return decode(image)
 
 
-def image_format(data: bytes) -> str:
-    """Return the one of `FORMATS` that a file begins like; its header is not read.
-
-    Raises:
-        ImageError: With code `empty` or `not_an_image`, or `cannot_decode` for HEIC.
-    """
-    if not data:
-        raise ImageError("empty", "the file is empty")
-    Image.init()
-    prefix = data[:16]
-    for name in FORMATS:
-        factory, accepts = Image.OPEN.get(name, (None, None))  # a build may lack a format
-        # An accept function may return a text: it recognises the format but cannot open it.
-        if factory and accepts and accepts(prefix) is True:
-            return name
-    if prefix[4:8] == b"ftyp" and prefix[8:12] in _HEIC_BRANDS:
-        raise ImageError("cannot_decode", "HEIC is not supported; convert it to JPEG or PNG")
-    formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-    raise ImageError(
-        "not_an_image", f"this looks like {describe(data)}; expected an image file: {formats}"
-    )
-
-
-def _pixels(image: Image.Image) -> int:
-    """Return the number of pixels to decode; a single TIFF tile may exceed its image."""
-    width, height = image.size
-    if isinstance(image, TiffImageFile):
-        tags = image.tag_v2
-        return max(width * height, int(tags.get(TILEWIDTH, 0) * tags.get(TILELENGTH, 0)))
-    return width * height
-
-
-def _check_markers(image: Image.Image, data: bytes) -> None:
-    """Refuse images that some decoders accept: endless work, or a missing end."""
-    if data[:2] in _PLAIN and len(data) > MAX_PLAIN_BYTES:
-        raise ImageError(
-            "cannot_decode",
-            f"text PPM larger than {MAX_PLAIN_BYTES:,} bytes; save it as binary PPM (P6)",
-        )
-    # A file cut between two tiles would decode, with black in place of the rest.
-    if image.format == "JPEG2000" and _END not in data:
-        raise ImageError("cannot_decode", "damaged JPEG2000: the end of the file is missing")
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    """Return the image rotated by its EXIF orientation; unreadable EXIF data is ignored.
-
-    ImageOps.exif_transpose would also rewrite the EXIF data, and fail on irrelevant tags.
-    """
-    try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except _DECODE_ERRORS:
-        return image
-    return image if turn is None else image.transpose(turn)
-
-
-def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
-        return _in_strips(image, _from_16_bit)
-    if image.mode in ("I", "F"):
-        raise ImageError(
-            "cannot_decode", f"{image.format} with 32-bit pixels; expected 8 or 16 bits"
-        )
-    if image.has_transparency_data:
-        return _in_strips(image, _on_white)
-    return image.convert("RGB")
-
-
-def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Return the image as `convert` returns each strip of its rows."""
-    width, height = image.size
-    rows = max(1, _STRIP // width)
-    if rows >= height:
-        return convert(image)
-    whole = Image.new("RGB", image.size)
-    for top in range(0, height, rows):
-        strip = image.crop((0, top, width, min(height, top + rows)))
-        whole.paste(convert(strip), (0, top))
-    return whole
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    white = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
-
-
-def _from_16_bit(image: Image.Image) -> Image.Image:
-    # Pillow's own conversion clips at 255 and turns most 16-bit images white.
-    grey = np.asarray(image).astype(np.uint32)
-    grey[grey == image.info.get("transparency", -1)] = 65535
-    return Image.fromarray(((grey + 128) // 257).astype(np.uint8)).convert("RGB")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+def _costly(limits: ImageLimits) -> CostlyImages:
+    """Return the decoding processes of this process; a fork must not share those of its parent."""
+    key = os.getpid(), limits
+    if key not in _costly_images:
+        most = max(1, usable_cpus() // local_world_size())
+        # Of two threads that come here together, the first one's stays; neither has started any.
+        _costly_images.setdefault(key, CostlyImages(limits, most=most))
+    return _costly_images[key]

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from scda.models.errors import GateError
+from scda.models.decoding.reading import DECODER
+from scda.models.errors import GateError, ImageError
 from scda.models.fields import count
-from scda.models.images import DECODER
 
 INTERPOLATION = "bicubic, antialiased"
 Pixels = NDArray[np.uint8]
+Prepared = Pixels | ImageError  # of an image that is bad
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,35 +1,19 @@
-"""Bytes to pixels and outputs to answers: the steps that labelling and the server share.
+"""Outputs to answers: the steps that labelling and the server share.
 
 A bad image becomes an error in its place. Nothing here loads the model or runs it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, Union
 
-from PIL import Image
-
 from scda.models.errors import ImageError
-from scda.models.preprocess import Pixels
+from scda.models.preprocess import Pixels, Prepared
 
 if TYPE_CHECKING:
     from scda.models.predictor import Prediction
 
-Prepared = Pixels | ImageError
 Answer: TypeAlias = Union["Prediction", ImageError]
 T = TypeVar("T")
-
-
-def prepare(apply: Callable[[Image.Image], Pixels], read: Callable[[], Image.Image]) -> Prepared:
-    """Return the prepared image, or the error that reading it gave.
-
-    Args:
-        apply: The preprocessing of the bundle.
-        read: Reads and decodes the image.
-    """
-    try:
-        return apply(read())
-    except ImageError as error:
-        return error
 
 
 def valid_pixels(prepared: Sequence[Prepared]) -> list[Pixels]:

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from scda.models.bundle import bundle_folder
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import UsageError
-from scda.models.images import decode, read_file, read_image
+from scda.models.images import read_pixels, to_rgb
 from scda.models.predictor import ActiveClass, Prediction, Predictor, load_predictor
+from scda.models.preprocess import Pixels
 from scda.models.trust import Trust
 from scda.serve.labelling.label import label_rows
 from scda.serve.labelling.outputs import Options
@@ -72,8 +74,14 @@ class Model:
             >>> model.predict("photo.jpg").label
             'stapler'
         """
-        pixels = self._predictor.prepare(_opened(image))
-        return self._predictor.predict([pixels])[0]
+        return self._predictor.predict([self._prepared(image)])[0]
+
+    def _prepared(self, image: ImageLike) -> Pixels:
+        if isinstance(image, str | os.PathLike):
+            image = read_bytes(Path(image))
+        if isinstance(image, bytes):
+            return read_pixels(image, self._predictor.manifest.preprocessing)
+        return self._predictor.prepare(_opened(image))
 
     def label(
         self,
@@ -152,14 +160,10 @@ def load(path: PathLike, *, provider: str = "auto", threads: int = 0) -> Model:
     return Model(load_predictor(folder, provider=provider, threads=threads))
 
 
-def _opened(image: ImageLike) -> Image.Image:
-    """Return an image of any accepted kind, upright, 8-bit RGB."""
-    if isinstance(image, str | os.PathLike):
-        return read_file(Path(image))
-    if isinstance(image, bytes):
-        return read_image(image)
+def _opened(image: Image.Image | NDArray[np.uint8]) -> Image.Image:
+    """Return an image in memory, upright, 8-bit RGB."""
     if isinstance(image, Image.Image):
-        return decode(image)
+        return to_rgb(image)
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8):
         found = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else repr(type(image))
         raise UsageError(f"image is {found}; expected a path, bytes, a Pillow image or uint8 array")

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from scda.adapt.runtime.threads import one_thread
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import GateError, ImageError
 from scda.models.files import write_atomically
-from scda.models.images import read_bytes, read_image
+from scda.models.images import read_pixels
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone, side_by_side
 from scda.models.networks.statistics import (
@@ -196,7 +197,7 @@ def _features_by_batch(
 
 def _pixels(data: bytes, backbone: Backbone, limits: ImageLimits) -> Pixels | None:
     try:
-        return backbone.preprocessing.apply(read_image(data, max_pixels=limits.max_pixels))
+        return read_pixels(data, backbone.preprocessing, limits)
     except ImageError:
         return None
 

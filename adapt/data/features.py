@@ -17,9 +17,10 @@ from scda.adapt.data.feature_cache import FeatureCache, use_cache
 from scda.adapt.data.image_files import Stamp, read_stamp
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import ImageError
 from scda.models.files import write_errors
-from scda.models.images import decode, open_image, read_bytes
+from scda.models.images import check_image, read_pixels
 from scda.models.index import normalised
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone
@@ -233,14 +234,15 @@ def _read_all(
 
 
 def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
-    limits, apply = network.limits, network.backbone.preprocessing.apply
+    limits, pixels = network.limits, None
     stamp = read_stamp(path)  # before its bytes: a change in between is noticed
     try:
         data = read_bytes(path, max_bytes=limits.max_bytes)
         digest = hashlib.sha256(data).hexdigest()
-        # What is cached may have been read under other limits.
-        image = open_image(data, max_pixels=limits.max_pixels)
-        pixels = None if digest in seen else apply(decode(image, max_pixels=limits.max_pixels))
+        if digest in seen:
+            check_image(data, limits)  # it may have been read under others
+        else:
+            pixels = read_pixels(data, network.backbone.preprocessing, limits)
     except ImageError as error:
         return Rejected(path, error.code, str(error))
     return _Image(digest, pixels, stamp)

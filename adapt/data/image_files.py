@@ -7,11 +7,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Self
 
-from PIL import Image
-
+from scda.models.decoding.content import read_bytes
+from scda.models.decoding.forms import Form
 from scda.models.errors import DataError, ImageError
-from scda.models.images import read_bytes, read_image
+from scda.models.images import read_pixels
 from scda.models.limits import LIMITS, ImageLimits
+from scda.models.preprocess import Pixels
 
 Stamp = tuple[int, int]  # time of the last change in nanoseconds, and size in bytes
 
@@ -54,8 +55,8 @@ class Images:
             stamps=[self.stamps[row] for row in rows] if self.stamps else (),
         )
 
-    def read(self, row: int) -> Image.Image:
-        """Return the image of a row.
+    def read(self, row: int, form: Form) -> Pixels:
+        """Return what a form makes of the image of a row, (H, W, 3) uint8.
 
         Raises:
             ImageError: If the file has vanished or changed since its features were computed.
@@ -63,10 +64,10 @@ class Images:
         data = read_bytes(self.paths[row], max_bytes=self.limits.max_bytes)
         if self.digests and hashlib.sha256(data).hexdigest() != self.digests[row]:
             raise ImageError("unreadable", "the file has changed")
-        return read_image(data, max_pixels=self.limits.max_pixels)
+        return read_pixels(data, form, self.limits)
 
-    def read_or_neighbour(self, row: int) -> Image.Image:
-        """Return the image of a row, or of the next row of the same folder if it is lost.
+    def read_or_neighbour(self, row: int, form: Form) -> Pixels:
+        """Return the pixels of a row, or of the next row of the same folder if its image is lost.
 
         A folder of the source is a class, so that the image has the label of the row.
 
@@ -75,7 +76,7 @@ class Images:
         """
         for other in self._of_folder(row):
             try:
-                return self.read(other)
+                return self.read(other, form)
             except ImageError:
                 continue
         raise DataError(
@@ -83,9 +84,9 @@ class Images:
             "folder; bring them back, and rerun with --resume to continue"
         )
 
-    def first_readable(self, rows: Iterable[int], count: int) -> Iterator[Image.Image]:
-        """Yield the first `count` images of these rows, without those that are lost."""
-        return islice(self._readable(rows), count)
+    def first_readable(self, rows: Iterable[int], count: int, form: Form) -> Iterator[Pixels]:
+        """Yield the pixels of the first `count` of these rows whose images are not lost."""
+        return islice(self._readable(rows, form), count)
 
     def lost(self) -> list[Path]:
         """Return the files that have vanished or changed, which a stamp shows in no time."""
@@ -103,13 +104,13 @@ class Images:
             return False
         return hashlib.sha256(data).hexdigest() == digest  # touched, or copied back
 
-    def _readable(self, rows: Iterable[int]) -> Iterator[Image.Image]:
+    def _readable(self, rows: Iterable[int], form: Form) -> Iterator[Pixels]:
         for row in rows:
             try:
-                image = self.read(row)
+                pixels = self.read(row, form)
             except ImageError:
                 continue
-            yield image
+            yield pixels
 
     def _of_folder(self, row: int) -> Iterator[int]:
         """Yield the rows of one folder under the root, from this one on."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.folders import Skipped, count_skipped, visible_folders, walk
-from scda.models.images import open_image, read_bytes
+from scda.models.images import check_image
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.names import folder_label
 
@@ -92,7 +93,7 @@ def read_headers(
     for path in paths:
         try:
             data = read_bytes(path, max_bytes=limits.max_bytes)
-            open_image(data, max_pixels=limits.max_pixels)
+            check_image(data, limits)
         except ImageError as error:
             rejected.append(Rejected(path, error.code, str(error)))
         else:

@@ -12,8 +12,9 @@ from scda.adapt.data.scan import scan_source
 from scda.adapt.evaluation import metrics
 from scda.adapt.evaluation.metrics import Labels
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import DataError, ImageError
-from scda.models.images import read_file
+from scda.models.images import read_pixels
 from scda.models.index import Features
 from scda.models.limits import ImageLimits
 from scda.models.names import to_nfc
@@ -184,7 +185,8 @@ def _prepare(predictor: Predictor, paths: list[Path]) -> list[Pixels | None]:
 
     def one(path: Path) -> Pixels | None:
         try:
-            return predictor.prepare(read_file(path, limits))
+            data = read_bytes(path, max_bytes=limits.max_bytes)
+            return read_pixels(data, predictor.manifest.preprocessing, limits)
         except ImageError:
             return None
 

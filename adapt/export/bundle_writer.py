@@ -15,18 +15,22 @@ from scda.adapt.data.image_files import Images
 from scda.adapt.export.final_model import RADII, FinalModel
 from scda.models import bundle as names
 from scda.models.bundle import ClassInfo, Manifest, write_bundle
+from scda.models.decoding.forms import Form
+from scda.models.decoding.reading import thumbnail
 from scda.models.errors import DataError
 from scda.models.files import printable, write_errors
 from scda.models.index import build_index, write_index
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.networks.network import PixelClassifier
+from scda.models.preprocess import Pixels
 from scda.models.target_figures import TargetFigures
 from scda.models.trust import Trust
 
 EXEMPLARS = 12  # number of images per class
 THUMBNAIL_PX = 160
 PARITY_IMAGES = 16
+_EXEMPLAR = thumbnail(THUMBNAIL_PX)
 THRESHOLDS = {"outlier_quantile": 0.99}
 _DIGITS = 6  # number of decimals of stored statistics
 
@@ -109,13 +113,12 @@ def _write_model(
     shape = backbone.preprocessing.shape
     model = draft / names.MODEL
     export_onnx(module, model, shape=shape, outputs=MODEL_OUTPUTS, metadata=metadata)
-    images = _parity_images(source, target)
-    pixels = np.stack([backbone.preprocessing.apply(image) for image in images])
+    pixels = np.stack(_parity_images(source, target, backbone.preprocessing))
     check_export(module, model, pixels).save(draft / names.PARITY)
 
 
-def _parity_images(source: Images, target: Images) -> list[Image.Image]:
-    """Return images spread over the target; of the source if the target is lost meanwhile.
+def _parity_images(source: Images, target: Images, form: Form) -> list[Pixels]:
+    """Return images spread over the target, in a form; of the source if the target is lost.
 
     Raises:
         DataError: If no image can be read any more.
@@ -124,7 +127,7 @@ def _parity_images(source: Images, target: Images) -> list[Image.Image]:
         rows = range(len(domain.paths))
         spread = rows[:: max(1, len(rows) // PARITY_IMAGES)][:PARITY_IMAGES]
         others = (row for row in rows if row not in spread)
-        if images := list(domain.first_readable(chain(spread, others), PARITY_IMAGES)):
+        if images := list(domain.first_readable(chain(spread, others), PARITY_IMAGES, form)):
             return images
     raise DataError(
         f"{target.root}: no image can be read any more; bring the images back, and rerun with "
@@ -155,7 +158,7 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
     trust = None if known else final.trust[label - num_known]
     of_class = final.predicted == label
     confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
-    exemplars = images[domain].first_readable(typical.tolist(), EXEMPLARS)
+    exemplars = images[domain].first_readable(typical.tolist(), EXEMPLARS, _EXEMPLAR)
     radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
     return ClassInfo(
         class_id=class_id,
@@ -166,15 +169,14 @@ def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Im
         radius={name: round(value, _DIGITS) for name, value in radius.items()},
         nearest_known=None if known else final.class_ids[closest],
         exemplars=tuple(
-            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", image)
-            for number, image in enumerate(exemplars)
+            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", pixels)
+            for number, pixels in enumerate(exemplars)
         ),
         trust=trust,
     )
 
 
-def _write_exemplar(draft: Path, name: str, image: Image.Image) -> str:
-    image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
+def _write_exemplar(draft: Path, name: str, pixels: Pixels) -> str:
     (draft / name).parent.mkdir(parents=True, exist_ok=True)
-    image.save(draft / name, quality=85)
+    Image.fromarray(pixels).save(draft / name, quality=85)
     return name

@@ -12,8 +12,10 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.content import read_bytes
+from scda.models.decoding.reading import thumbnail
 from scda.models.errors import ImageError
-from scda.models.images import decode, open_image, read_bytes
+from scda.models.images import read_image
 from scda.models.limits import LIMITS, ImageLimits
 
 SHEET_PX = 128  # longer side of an image on a contact sheet
@@ -104,19 +106,13 @@ def data_url(jpeg: bytes) -> str:
 def _reduced(
     path: Path, side_px: int, limits: ImageLimits, digest: str | None
 ) -> Image.Image | None:
-    enough = (side_px, side_px)
     try:
         data = read_bytes(path, max_bytes=limits.max_bytes)
         if digest and hashlib.sha256(data).hexdigest() != digest:
             return None
-        image = open_image(data, max_pixels=limits.max_pixels)
-        # A JPEG decodes at an eighth of its size in a fraction of the time.
-        image.draft("RGB", enough)
-        image = decode(image, max_pixels=limits.max_pixels)
+        return read_image(data, limits, reading=thumbnail(side_px))
     except ImageError:
         return None
-    image.thumbnail(enough, Image.Resampling.BICUBIC)
-    return image
 
 
 def _single(image: Image.Image) -> str:

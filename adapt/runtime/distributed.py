@@ -18,7 +18,7 @@ from accelerate.utils import broadcast, broadcast_object_list, gather, gather_ob
 from torch import Tensor, distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from scda.models.cpus import usable_cpus
+from scda.models.cpus import local_world_size, usable_cpus
 from scda.models.errors import GateError, ScdaError, UsageError
 
 T = TypeVar("T")
@@ -67,11 +67,6 @@ def rank() -> int:
 def is_main() -> bool:
     """Return whether this process is rank 0, which discovers, writes files and prints."""
     return rank() == 0
-
-
-def local_world_size() -> int:
-    """Return the number of processes that share this machine's CPUs and GPUs."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 1)) if "LOCAL_RANK" in os.environ else 1
 
 
 def local_rank() -> int:

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from scda.adapt.data.image_files import Images
 from scda.adapt.runtime import distributed
 from scda.adapt.training.sampling import Step
+from scda.models.decoding.reading import IN_FULL
 from scda.models.errors import DataError
 from scda.models.preprocess import Pixels, Preprocessing
 
@@ -53,7 +54,7 @@ class _RandomViews(Dataset[Tensor]):
 
     def __getitem__(self, key: _Key) -> Tensor:
         domain, row, seed = key
-        image = self._domains[domain].read_or_neighbour(row)
+        image = Image.fromarray(self._domains[domain].read_or_neighbour(row, IN_FULL))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             return random_view(image, self._preprocessing)
@@ -158,4 +159,4 @@ def preprocessed_batches(
 
 
 def _preprocess(images: Images, row: int, preprocessing: Preprocessing) -> Pixels:
-    return preprocessing.apply(images.read_or_neighbour(row))
+    return images.read_or_neighbour(row, preprocessing)

@@ -11,7 +11,7 @@ import litserve
 from fastapi import File
 
 from scda.models.bundle import bundle_folder
-from scda.models.images import read_image
+from scda.models.images import read_pixels
 from scda.models.predictor import Prediction, load_predictor
 from scda.models.preprocess import Pixels
 
@@ -35,7 +35,7 @@ class Api(litserve.LitAPI):  # type: ignore[misc]  # litserve ships no types
 
     def decode_request(self, request: Annotated[bytes, File()]) -> Pixels:
         """Read and prepare one image."""
-        return self.predictor.prepare(read_image(request))
+        return read_pixels(request, self.predictor.manifest.preprocessing)
 
     def batch(self, inputs: list[Pixels]) -> list[Pixels]:
         """Return the images unchanged; the predictor stacks them."""

@@ -12,13 +12,14 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from PIL import Image
 
 from scda.models.bundle import NEIGHBOUR_ROWS, Manifest
+from scda.models.decoding.content import read_bytes
+from scda.models.decoding.reading import thumbnail
 from scda.models.errors import GateError, ImageError
 from scda.models.files import is_inside, printable
 from scda.models.folders import walk
-from scda.models.images import read_bytes, read_image
+from scda.models.images import read_image
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.names import Names, to_nfc
 
@@ -107,8 +108,7 @@ class TargetImages:
         if self.target is None or not 0 <= row < len(self.images):
             raise ImageError("not_found", f"no image {row}")
         data = self._files.read(self.images[row], max_bytes=self._limits.max_bytes)
-        image = read_image(data, max_pixels=self._limits.max_pixels)
-        image.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.BICUBIC)
+        image = read_image(data, self._limits, reading=thumbnail(THUMBNAIL_PX))
         file = io.BytesIO()
         image.save(file, "JPEG", quality=85)
         return file.getvalue()

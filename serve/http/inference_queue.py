@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from fastapi import Request
 
+from scda.models.decoding.cheap import prepare_cheap
+from scda.models.decoding.decoders import CostlyImages
+from scda.models.decoding.limits import ProcessLimits
 from scda.models.errors import DataError, ImageError
 from scda.models.limits import ImageLimits
 from scda.models.predictor import ActiveNames
-from scda.models.preprocess import Preprocessing
-from scda.serve.decoding.cheap import prepare_cheap
-from scda.serve.decoding.decoders import CostlyImages
-from scda.serve.decoding.limits import ProcessLimits
+from scda.models.preprocess import Prepared, Preprocessing
 from scda.serve.http.bodies.body import Body, HeldBytes
 from scda.serve.http.errors import RequestError
 from scda.serve.http.metrics import Metrics
@@ -24,7 +24,7 @@ from scda.serve.http.served.model import Inference, ServedModel
 from scda.serve.http.served.switch import ModelSwitch
 from scda.serve.http.served.turns import Asker, SharedThreads
 from scda.serve.http.settings import Settings
-from scda.serve.imaging import Answer, Prepared
+from scda.serve.imaging import Answer
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from pathlib import Path
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
+from scda.models.decoding.stored import file_system_of, is_uri
 from scda.models.errors import UsageError
 from scda.models.folders import depth_first, is_hidden, walk
-from scda.serve.files.stored import file_system_of, is_uri
 from scda.serve.labelling.sources import FileSelection
 
 

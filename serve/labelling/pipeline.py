@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.decoders import decoders
 from scda.models.errors import ImageError
 from scda.models.predictor import TOP, Prediction, Predictor
-from scda.models.preprocess import Pixels
-from scda.serve.decoding.decoders import decoders
-from scda.serve.imaging import Prepared, valid_pixels, with_errors
+from scda.models.preprocess import Pixels, Prepared
+from scda.serve.imaging import valid_pixels, with_errors
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import DEFAULTS, Options
 

@@ -8,11 +8,12 @@ import pytest
 from scda.adapt.data.features import extract
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import read_headers
+from scda.models.decoding.reading import IN_FULL
+from scda.models.decoding.stored import read_stored
 from scda.models.errors import GateError, ImageError, ScdaError, UsageError
 from scda.models.images import read_file
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import load_backbone
-from scda.serve.files.stored import read_stored
 from tests.bundles import picture
 from tests.conftest import Scda, TinyData
 from tests.nasty import png
@@ -96,9 +97,9 @@ def test_training_reads_images_up_to_the_limits(
             ("80.png", "too_many_pixels")
         ]
         assert len(extract(paths, backbone, cache_folder=cache).paths) == 3
-    assert Images(photos, paths, limits=LIMITS).read(2)
+    assert Images(photos, paths, limits=LIMITS).read(2, IN_FULL).size
     with pytest.raises(ScdaError, match="6,400 pixels; the limit is 1,600"):
-        Images(photos, paths, limits=limits).read(2)
+        Images(photos, paths, limits=limits).read(2, IN_FULL)
 
 
 def test_a_training_says_its_limits_to_what_comes_later() -> None:

@@ -25,6 +25,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.runner import Runner
 from scda.adapt.training.state import RunState
 from scda.models.bundle import read_manifest
+from scda.models.decoding.reading import IN_FULL
 from scda.models.errors import DataError, GateError, ImageError, UsageError
 from scda.serve.files.target_images import open_target_images
 from scda.serve.review.promote import promote
@@ -181,16 +182,17 @@ def test_a_lost_image_gives_its_place_to_one_of_its_class(images: Images) -> Non
     images.paths[1].unlink()
     images.paths[2].write_bytes(picture("yellow"))
     assert images.lost() == list(images.paths[1:3])
+    first = images.read(0, IN_FULL)
     for row in (1, 2):  # the next of the class, which is the first again
-        assert images.read_or_neighbour(row).tobytes() == images.read(0).tobytes()
+        assert images.read_or_neighbour(row, IN_FULL).tobytes() == first.tobytes()
         with pytest.raises(ImageError):
-            images.read(row)
+            images.read(row, IN_FULL)
     images.paths[3].unlink()
     with pytest.raises(
         DataError, match=r"b/3\.jpg: vanished or changed while training, as did all"
     ):
-        images.read_or_neighbour(3)
-    assert len(list(images.first_readable(range(5), EXEMPLARS))) == 2
+        images.read_or_neighbour(3, IN_FULL)
+    assert len(list(images.first_readable(range(5), EXEMPLARS, IN_FULL))) == 2
 
 
 def test_the_images_of_a_run_are_read_as_they_were_written(images: Images, tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from scda.adapt.data.scan import read_headers, scan_source, scan_target
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import ImageError, UsageError
 from scda.models.folders import Skipped
-from scda.models.images import read_bytes
 from scda.models.predictor import Predictor
 from scda.serve.labelling.label import label
 from scda.serve.labelling.object_stores import StoredFiles

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scda.models.decoding.formats import FORMATS
 from scda.models.errors import ImageError
 from scda.models.foreign import describe
-from scda.models.images import FORMATS, read_image
+from scda.models.images import read_image
 from tests.bundles import picture
 from tests.nasty import nasty_files
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from scda.models.decoding.decoders import Decode, decoders
 from scda.models.errors import ImageError, ScdaError
 from scda.models.predictor import Predictor
-from scda.serve.decoding.decoders import Decode, decoders
-from scda.serve.imaging import Prepared
+from scda.models.preprocess import Prepared
 from scda.serve.labelling.formats.rows import Row
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.pipeline import rows_of

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from scda.models.decoding.stored import is_uri
 from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
-from scda.serve.files.stored import is_uri
 from scda.serve.labelling.journal import Job
 from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
 from scda.serve.labelling.outputs import DEFAULTS, Options

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from scda.models.decoding.stored import file_system_of, is_uri
 from scda.models.errors import UsageError
-from scda.serve.files.stored import file_system_of, is_uri
 from scda.serve.labelling.file_lists import ListedFiles
 from scda.serve.labelling.object_stores import StoredFiles
 from scda.serve.labelling.sources import FileSelection, LocalFiles

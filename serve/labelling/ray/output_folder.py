@@ -9,9 +9,9 @@ from typing import Any, BinaryIO
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
+from scda.models.decoding.stored import file_system_of
 from scda.models.errors import UsageError
 from scda.models.files import TEMPORARY, write_atomically
-from scda.serve.files.stored import file_system_of
 
 
 class OutputFolder:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pyarrow.fs import FileType
 
+from scda.models.decoding.stored import file_system_of, is_uri
 from scda.models.errors import DataError, UsageError
 from scda.models.files import real_path
 from scda.models.places import check_outside, check_replaceable
-from scda.serve.files.stored import file_system_of, is_uri
 from scda.serve.labelling.file_lists import STDIN
 from scda.serve.labelling.formats.registry import FORMATS, ending
 from scda.serve.labelling.object_stores import StoredFiles, list_stored

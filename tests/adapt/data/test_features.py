@@ -193,7 +193,7 @@ def test_a_second_run_decodes_nothing_and_opens_no_model(
     images: list[Path], backbone: Backbone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = extract(images, backbone, cache_folder=tmp_path)
-    monkeypatch.setattr(features, "decode", never)
+    monkeypatch.setattr(features, "read_pixels", never)
     monkeypatch.setattr(features, "_open", never)
     assert same(first, extract(images, backbone, cache_folder=tmp_path))
 

@@ -31,6 +31,7 @@ from scda.adapt.training.checkpoint import PAUSED
 from scda.adapt.training.finetune import TunedBackbone
 from scda.adapt.training.losses import class_confusion, class_correlation
 from scda.models.bundle import read_manifest
+from scda.models.cpus import local_world_size
 from scda.models.errors import DataError, GateError, UsageError
 from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
@@ -243,7 +244,7 @@ def test_alone_nothing_is_shared() -> None:
     rows = torch.ones(3, 2)
     assert distributed.all_gather_rows(rows) is rows
     assert distributed.shard([]) == []
-    assert (distributed.world_size(), distributed.rank(), distributed.local_world_size()) == (
+    assert (distributed.world_size(), distributed.rank(), local_world_size()) == (
         1,
         0,
         1,

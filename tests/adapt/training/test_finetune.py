@@ -209,7 +209,7 @@ def test_discovery_sees_what_the_backbone_became(data: Data, backbone: Backbone)
     # And what is exported is what was trained.
     nets = adapted.networks
     module = PixelClassifier(trained_backbone(backbone, tuned), nets.head, nets.classifier).eval()
-    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(5)]
+    pixels = [data.target_images.read(row, backbone.preprocessing) for row in range(5)]
     with torch.no_grad():
         probabilities, features = module(torch.from_numpy(np.stack(pixels)))
     logits, expected = infer(adapted.networks, adapted.target[:5])
@@ -358,7 +358,7 @@ def test_a_run_that_learns_ends_in_a_bundle_that_holds_what_was_learnt(
     job = tiny.job(tmp_path / "run", **SHORT, finetune="all", precision="bf16", clip_grad=1.0)
     with Reporter(quiet=True) as reporter:
         train(job, reporter)
-    pixels = [backbone.preprocessing.apply(data.target_images.read(row)) for row in range(16)]
+    pixels = [data.target_images.read(row, backbone.preprocessing) for row in range(16)]
     session = Session(tmp_path / "run/bundle/model.onnx", provider="cpu", threads=1)
     _, exported = session.run(np.stack(pixels))
     head, tuned = FeatureHead(128, (512, 256, 256)), TunedBackbone(backbone, "all")

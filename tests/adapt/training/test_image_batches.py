@@ -121,6 +121,6 @@ def test_a_file_that_vanishes_is_replaced_and_a_lost_folder_is_told_in_one_line(
 
 def test_inference_sees_what_a_label_is_computed_from(domains: tuple[Images, Images]) -> None:
     batches = list(preprocessed_batches(domains[0], [[2, 0], [1]], PREPROCESSING, workers=2))
-    expected = [PREPROCESSING.apply(domains[0].read(row)) for row in (2, 0, 1)]
+    expected = [domains[0].read(row, PREPROCESSING) for row in (2, 0, 1)]
     assert [len(batch) for batch in batches] == [2, 1]
     np.testing.assert_array_equal(torch.cat(batches).numpy(), np.stack(expected))

@@ -1,7 +1,8 @@
 import pytest
 
+from scda.models.decoding.formats import FORMATS, image_format
+from scda.models.decoding.unguarded import open_image
 from scda.models.headers.cost import CHEAP_BYTES, is_cheap, may_be_cheap
-from scda.models.images import FORMATS, image_format, open_image
 from tests.models.headers.test_jpeg import of_scans
 from tests.nasty import ENDINGS, encode, four, png
 

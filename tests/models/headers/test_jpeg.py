@@ -1,8 +1,8 @@
 import pytest
 
+from scda.models.decoding.unguarded import read_image
 from scda.models.errors import ImageError
 from scda.models.headers.jpeg import MAX_LARGE_SCANS, check_jpeg, num_scans
-from scda.models.images import read_image
 from tests.nasty import encode, four
 
 PROGRESSIVE = encode(four(), "JPEG", progressive=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from scda.models.decoding.unguarded import open_image, read_image
 from scda.models.errors import ImageError
 from scda.models.headers.jpeg2000 import MAX_PIECES, check_jpeg2000
-from scda.models.images import open_image, read_image
 from tests.nasty import encode, four
 
 FAULTS = Path(__file__).parents[2] / "fixtures" / "faults"

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from scda.models.bundle import NAMES
+from scda.models.decoding.cheap import prepare_cheap
+from scda.models.decoding.content import File
 from scda.models.errors import ImageError
 from scda.models.images import read_image
 from scda.models.limits import ImageLimits
 from scda.models.predictor import Outputs, Predictor, load_predictor
-from scda.models.preprocess import Pixels, Preprocessing
-from scda.serve.decoding.cheap import File, prepare_cheap
+from scda.models.preprocess import Pixels, Prepared, Preprocessing
 from scda.serve.http.application import create_app
 from scda.serve.http.errors import STATUS
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.requests.exchange import DISCARD_BYTES
 from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
-from scda.serve.imaging import Prepared
 from tests.bundles import make_bundle, picture
 from tests.nasty import encode, four
 
@@ -373,7 +373,7 @@ def test_what_can_no_longer_be_answered_in_time_is_refused(
         assert may_end.wait(30)
         return ImageError("cannot_decode", "it took long")
 
-    monkeypatch.setattr("scda.serve.decoding.decoders.CostlyImages.prepare", prepare)
+    monkeypatch.setattr("scda.models.decoding.decoders.CostlyImages.prepare", prepare)
     app, costly = app_for(predictor, threads=1, timeout_seconds=3), encode(four(), "AVIF")
 
     async def scenario() -> None:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from scda.models.decoding.stored import file_system_of, read_stored
 from scda.models.errors import ImageError, UsageError
 from scda.models.limits import MAX_BYTES
-from scda.serve.files.stored import file_system_of, read_stored
 from scda.serve.labelling.object_stores import StoredFiles
 from scda.serve.labelling.sources import ALL_FILES, FileSelection, find_local_files
 

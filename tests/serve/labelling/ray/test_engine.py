@@ -26,7 +26,7 @@ from scda.serve.labelling.ray.parts import JOB, SUCCESS, PartCounts
 from scda.serve.labelling.ray.worker import PartLabeller, WorkerPlan
 from scda.serve.labelling.sources import FileSelection
 from tests.bundles import RGB, picture
-from tests.serve.decoding.test_decoding import DEADLY
+from tests.models.decoding.test_decoding import DEADLY
 
 DISCOVERED = ("discovered-000", "discovered-001")
 # Ray's own, when it is imported and when it ends.

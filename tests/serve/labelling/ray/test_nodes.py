@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow.fs import FileSelector, FileSystem, FileType
 
+from scda.models.decoding.stored import file_system_of
 from scda.models.errors import UsageError
 from scda.models.predictor import Predictor
-from scda.serve.files.stored import file_system_of
 from scda.serve.labelling.label import label
 from scda.serve.labelling.outputs import Options
 from scda.serve.labelling.ray import engine

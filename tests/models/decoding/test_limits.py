@@ -7,13 +7,14 @@ import psutil
 import pytest
 
 from scda.models import memory
+from scda.models.decoding import limits as decoding_limits
+from scda.models.decoding.decoder import Decoder, Job
+from scda.models.decoding.decoders import CostlyImages, decoders
+from scda.models.decoding.limits import ProcessLimits
 from scda.models.errors import ImageError
 from scda.models.limits import ImageLimits
 from scda.models.predictor import Predictor
 from scda.models.preprocess import Preprocessing
-from scda.serve.decoding.decoder import Decoder, Job
-from scda.serve.decoding.decoders import CostlyImages, decoders
-from scda.serve.decoding.limits import ProcessLimits
 from tests.nasty import encode, four, png
 
 FAULTS = Path(__file__).parents[2] / "fixtures" / "faults"
@@ -108,7 +109,7 @@ def test_no_more_processes_than_the_memory_holds(monkeypatch: pytest.MonkeyPatch
     limits = ProcessLimits.for_images(ImageLimits())
     assert (limits.mebibytes, limits.seconds) == (1082, 10)
     for gigabytes, most, expected in ((1, 8, 1), (2, 8, 1), (5, 8, 2), (64, 8, 8), (64, 1, 1)):
-        monkeypatch.setattr("scda.serve.decoding.limits.usable_memory", lambda g=gigabytes: g << 30)
+        monkeypatch.setattr(decoding_limits, "usable_memory", lambda g=gigabytes: g << 30)
         assert limits.at_once(most) == expected
     larger = ProcessLimits.for_images(ImageLimits(max_pixels=200_000_000))
     assert larger.seconds == 40
@@ -134,11 +135,10 @@ def test_the_memory_is_that_of_the_smallest_group(groups: list[Path]) -> None:
 
 
 def test_processes_end_when_nobody_holds_them(preprocessing: Preprocessing) -> None:
+    before = set(psutil.Process().children())
     costly = CostlyImages(ImageLimits(), most=1, process=PLENTY)
     costly.prepare(preprocessing, SMALL)
-    (process,) = [
-        one for one in psutil.Process().children() if "scda.serve.decoding" in str(one.cmdline())
-    ]
+    (process,) = set(psutil.Process().children()) - before
     del costly
     psutil.wait_procs([process], timeout=10)
     assert not process.is_running()

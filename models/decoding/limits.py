@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from scda.models.cpus import local_world_size
 from scda.models.limits import MAX_PIXELS, ImageLimits
 from scda.models.memory import usable_memory
 
@@ -48,7 +49,8 @@ class ProcessLimits:
 
     def at_once(self, most: int) -> int:
         """Return how many such processes fit the memory of this machine, from 1 to `most`."""
-        return max(1, min(most, int(usable_memory() * _SHARE) // (self.mebibytes * _MIB)))
+        memory = int(usable_memory() * _SHARE) // local_world_size()
+        return max(1, min(most, memory // (self.mebibytes * _MIB)))
 
 
 class Enforced:

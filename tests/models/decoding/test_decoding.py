@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from scda.models.decoding.cheap import prepare_cheap
+from scda.models.decoding.decoder import Decoder, Job
+from scda.models.decoding.decoders import decoders
 from scda.models.errors import DataError, ImageError
 from scda.models.predictor import Predictor
-from scda.models.preprocess import Preprocessing
-from scda.serve.decoding.cheap import prepare_cheap
-from scda.serve.decoding.decoder import Decoder, Job
-from scda.serve.decoding.decoders import decoders
-from scda.serve.imaging import Prepared
+from scda.models.preprocess import Prepared, Preprocessing
 from scda.serve.labelling.journal import journal_path
 from scda.serve.labelling.label import label
 from tests.bundles import RGB, picture
@@ -24,8 +23,8 @@ from tests.waiting import wait_for
 # Python reads a module of this name before any other: here it makes three bytes deadly.
 DEADLY = """
 import os, signal
-from scda.models import images
-read = images.read_bytes
+from scda.models.decoding import content
+read = content.read_bytes
 
 def deadly(path, **limits):
     data = read(path, **limits)
@@ -33,7 +32,7 @@ def deadly(path, **limits):
         os.kill(os.getpid(), signal.SIGSEGV)
     return data
 
-images.read_bytes = deadly
+content.read_bytes = deadly
 """
 
 
@@ -140,7 +139,7 @@ LABELLING = """
 import sys, time
 from pathlib import Path
 from scda.models.predictor import load_predictor
-from scda.serve.decoding import decoder
+from scda.models.decoding import decoder
 from scda.serve.labelling.label import label
 
 bundle, images, out = map(Path, sys.argv[1:])

@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from scda.models.decoding.content import read_bytes
+from scda.models.decoding.unguarded import MAX_PLAIN_BYTES, read_image
 from scda.models.errors import ImageError
 from scda.models.headers.jpeg import MAX_SCANS
-from scda.models.images import MAX_PLAIN_BYTES, read_bytes, read_file, read_image
-from scda.models.limits import ImageLimits
+from scda.models.images import read_file
+from scda.models.limits import MAX_PIXELS, ImageLimits
 from tests.nasty import (
     COLOURS,
     ENDINGS,
@@ -31,7 +33,7 @@ from tests.nasty import (
     with_segment,
 )
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NASTY = nasty_files()
 READABLE = sorted(name for name, file in NASTY.items() if file.code == "ok")
 REFUSED = sorted(NASTY.keys() - set(READABLE))
@@ -39,7 +41,7 @@ CODES = {"ok", "not_an_image", "empty", "too_many_pixels", "cannot_decode"}
 TOLERANCE = 3  # of 255, in the middle of a flat quadrant of a good JPEG
 ORIENTATIONS = range(1, 9)
 
-# Of a damaged tag Pillow warns and goes on. scda.models.images silences that; pytest undoes it.
+# Of a damaged tag Pillow warns and goes on. The reader silences that; pytest undoes it.
 pillow_warns = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -52,9 +54,9 @@ def quadrants(image: Image.Image) -> list[Any]:
     return [image.getpixel((x * width // 4, y * height // 4)) for y in (1, 3) for x in (1, 3)]
 
 
-def outcome(data: bytes, **limits: int) -> str:
+def outcome(data: bytes, *, max_pixels: int = MAX_PIXELS) -> str:
     try:
-        return "ok" if read_image(data, **limits).mode == "RGB" else "not RGB"
+        return "ok" if read_image(data, max_pixels=max_pixels).mode == "RGB" else "not RGB"
     except ImageError as error:
         return error.code if len(str(error).splitlines()) == 1 else "not one line"
 
@@ -254,7 +256,7 @@ def test_the_cap_holds_for_a_tile_larger_than_its_picture() -> None:
 def test_bombs_take_no_memory_and_say_nothing_on_the_terminal() -> None:
     code = """
 import resource
-from tests.models.test_images import NASTY, outcome
+from tests.models.decoding.test_unguarded import NASTY, outcome
 bombs = [f.data for f in NASTY.values() if f.code == "too_many_pixels"]
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 refused = [outcome(data) for data in bombs]
@@ -268,7 +270,9 @@ print(refused.count("too_many_pixels"), resource.getrusage(resource.RUSAGE_SELF)
 
 
 def test_pillows_warnings_do_not_reach_the_terminal() -> None:
-    code = "from tests.models.test_images import *; print(outcome(jpeg_with_cut_exif()))"
+    code = (
+        "from tests.models.decoding.test_unguarded import *; print(outcome(jpeg_with_cut_exif()))"
+    )
     assert in_a_fresh_process(code) == ("ok\n", "")
 
 

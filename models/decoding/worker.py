@@ -1,8 +1,8 @@
-"""Read and prepare images for another process: `python -m scda.serve.decoding.worker`.
+"""Read and prepare images for another process: `python -m scda.models.decoding.worker`.
 
-Each line of standard input is a JSON list of two: the preprocessing as text, and a list of a path
-or URI for each file, or of the number of its bytes, which follow the line in order. The answer is a
-line with a list of `null`, or `[code, message]` for a bad file, followed by the pixels of the good
+Each line of standard input is a JSON list of two: the form as text, and a list of a path or URI for
+each file, or of the number of its bytes, which follow the line in order. The answer is a line with
+a list of `[height, width]`, or `[code, message]` for a bad file, followed by the pixels of the good
 files as bytes. The process ends with its input, and so with its parent, however that one ends.
 
 With limits, the process reads every image within them. Without limits it leaves the costly ones to
@@ -18,16 +18,17 @@ from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
+from scda.models.decoding.cheap import COSTLY, prepare_cheap
+from scda.models.decoding.content import File
+from scda.models.decoding.forms import Form, form_of, make
+from scda.models.decoding.limits import Enforced, ProcessLimits
+from scda.models.decoding.unguarded import open_image
 from scda.models.errors import ImageError
-from scda.models.images import read_image
 from scda.models.limits import ImageLimits
-from scda.models.preprocess import Preprocessing
-from scda.serve.decoding.cheap import COSTLY, File, prepare_cheap
-from scda.serve.decoding.limits import Enforced, ProcessLimits
-from scda.serve.imaging import Prepared, prepare
+from scda.models.preprocess import Prepared
 
 _STDERR = 2
-Prepare = Callable[[Preprocessing, Sequence[File]], Sequence[Prepared | None]]
+Prepare = Callable[[Form, Sequence[File]], Sequence[Prepared | None]]
 
 
 def main() -> None:
@@ -42,12 +43,12 @@ def main() -> None:
     prepare_files = _limited(limits, process) if process else partial(prepare_cheap, limits=limits)
     for line in sys.stdin.buffer:
         text, files = json.loads(line)
-        _answer(answers, prepare_files(_preprocessing(text), [_file(one) for one in files]))
+        _answer(answers, prepare_files(_form(text), [_file(one) for one in files]))
 
 
 @cache
-def _preprocessing(text: str) -> Preprocessing:
-    return Preprocessing.from_json(json.loads(text))
+def _form(text: str) -> Form:
+    return form_of(text)
 
 
 def _limited(limits: ImageLimits, process: ProcessLimits) -> Prepare:
@@ -58,17 +59,19 @@ def _limited(limits: ImageLimits, process: ProcessLimits) -> Prepare:
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the stack of every thread does
     enforced = Enforced(process)
 
-    def prepare_one(preprocessing: Preprocessing, data: bytes) -> Prepared:
+    def prepare_one(form: Form, data: bytes) -> Prepared:
         enforced.renew()
-        read = partial(read_image, data, max_pixels=limits.max_pixels)
-        prepared = prepare(preprocessing.apply, read)
-        if isinstance(prepared, ImageError) and isinstance(prepared.__cause__, MemoryError):
+        try:
+            image = open_image(data, max_pixels=limits.max_pixels)
+            return make(form, image, max_pixels=limits.max_pixels)
+        except ImageError as error:
+            if not isinstance(error.__cause__, MemoryError):
+                return error
             message = f"decoding needs more than {process.mebibytes:,} MiB of memory"
-            return ImageError(prepared.code, message)
-        return prepared
+            return ImageError(error.code, message)
 
-    return lambda preprocessing, files: [
-        prepare_one(preprocessing, file) for file in files if isinstance(file, bytes)
+    return lambda form, files: [
+        prepare_one(form, file) for file in files if isinstance(file, bytes)
     ]
 
 
@@ -93,18 +96,21 @@ def _only_for_answers(stdout: int) -> BinaryIO:
 
 
 def _answer(answers: BinaryIO, prepared: Sequence[Prepared | None]) -> None:
-    bad = [_bad(one) for one in prepared]
-    answers.write(json.dumps(bad).encode() + b"\n")
+    lines = [_line(one) for one in prepared]
+    answers.write(json.dumps(lines).encode() + b"\n")
     for pixels in prepared:
         if pixels is not None and not isinstance(pixels, ImageError):
             answers.write(pixels.data)
     answers.flush()
 
 
-def _bad(prepared: Prepared | None) -> list[str] | None:
+def _line(prepared: Prepared | None) -> tuple[int, int] | tuple[str, str]:
     if prepared is None:
-        return [COSTLY, ""]
-    return [prepared.code, str(prepared)] if isinstance(prepared, ImageError) else None
+        return COSTLY, ""
+    if isinstance(prepared, ImageError):
+        return prepared.code, str(prepared)
+    height, width, _ = prepared.shape
+    return height, width
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from pathlib import Path
 from pyarrow import ArrowException
 from pyarrow.fs import FileSystem, LocalFileSystem
 
+from scda.models.decoding.content import read_bytes
 from scda.models.errors import ImageError, UsageError
-from scda.models.images import read_bytes
 from scda.models.limits import MAX_BYTES
 
 

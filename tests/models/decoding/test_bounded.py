@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 from PIL import Image
 
+from scda.models.decoding.bounded import MAX_EXIF, MAX_READS, BoundedReader
+from scda.models.decoding.unguarded import read_image
 from scda.models.errors import ImageError
-from scda.models.images import MAX_EXIF, MAX_READS, BoundedReader, read_image
 from tests.bundles import picture
 from tests.nasty import chunk
 

@@ -1,5 +1,6 @@
 """Several decoding processes: some for cheap images, and others, within limits, for costly ones."""
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -7,25 +8,24 @@ from functools import partial
 from queue import LifoQueue
 
 from scda.models.cpus import usable_cpus
+from scda.models.decoding.cheap import prepare_cheap
+from scda.models.decoding.content import File, read
+from scda.models.decoding.decoder import Decoder, Job
+from scda.models.decoding.forms import Form
+from scda.models.decoding.limits import ProcessLimits
 from scda.models.errors import ImageError
 from scda.models.limits import LIMITS, ImageLimits
-from scda.models.preprocess import Preprocessing
-from scda.serve.decoding.cheap import File, prepare_cheap, read
-from scda.serve.decoding.decoder import Decoder, Job
-from scda.serve.decoding.limits import ProcessLimits
-from scda.serve.imaging import Prepared
+from scda.models.preprocess import Prepared
 
 Decode = Callable[[Sequence[File]], list[Prepared]]
 
 
 @contextmanager
-def decoders(
-    preprocessing: Preprocessing, count: int, limits: ImageLimits = LIMITS
-) -> Iterator[Decode]:
+def decoders(form: Form, count: int, limits: ImageLimits = LIMITS) -> Iterator[Decode]:
     """Give a thread-safe function that prepares files, in order.
 
     Args:
-        preprocessing: Preprocessing of the bundle.
+        form: What is made of each file, such as the preprocessing of a bundle.
         count: Number of processes for cheap images; 0 prepares these in the calling thread.
         limits: The largest image that is read.
     """
@@ -36,8 +36,8 @@ def decoders(
         if cheap:
             cheap.start()
         yield lambda files: [
-            costly.prepare(preprocessing, file) if found is None else found
-            for file, found in zip(files, prepare(preprocessing, files), strict=True)
+            costly.prepare(form, file) if found is None else found
+            for file, found in zip(files, prepare(form, files), strict=True)
         ]
     finally:
         costly.close()
@@ -57,12 +57,12 @@ class Lane:
         self._job, self._count = job, count
         self._started: list[Decoder] = []
         # Also where nobody closes the lane, such as at the end of a server.
-        self.close = weakref.finalize(self, _close, self._started)
+        self.close = weakref.finalize(self, _close, os.getpid(), self._started)
         self._idle: LifoQueue[Decoder | None] = LifoQueue()  # None: still to be started
         for _ in range(count):
             self._idle.put(None)
 
-    def prepare(self, preprocessing: Preprocessing, files: Sequence[File]) -> list[Prepared | None]:
+    def prepare(self, form: Form, files: Sequence[File]) -> list[Prepared | None]:
         """Return what `Decoder.prepare` returns, from the first process that is idle.
 
         Raises:
@@ -71,7 +71,7 @@ class Lane:
         decoder = self._idle.get()
         try:
             decoder = decoder or self._new()
-            return decoder.prepare(preprocessing, files)
+            return decoder.prepare(form, files)
         finally:
             self._idle.put(decoder)
 
@@ -92,9 +92,10 @@ class Lane:
         return decoder
 
 
-def _close(decoders: Sequence[Decoder]) -> None:
-    for decoder in decoders:
-        decoder.close()
+def _close(owner: int, decoders: Sequence[Decoder]) -> None:
+    if os.getpid() == owner:  # not a fork, which ends earlier
+        for decoder in decoders:
+            decoder.close()
 
 
 class CostlyImages:
@@ -122,14 +123,14 @@ class CostlyImages:
         self._limits, self.at_once = limits, process.at_once(most)
         self._lane = Lane(Job(limits=limits, process=process), self.at_once)
 
-    def prepare(self, preprocessing: Preprocessing, file: File) -> Prepared:
-        """Return the pixels of a file, or its error; wait until a process is idle.
+    def prepare(self, form: Form, file: File) -> Prepared:
+        """Return what a form makes of a file, or its error; wait until a process is idle.
 
         Raises:
             DataError: If the process cannot be started.
         """
         try:
-            (prepared,) = self._lane.prepare(preprocessing, [read(file, self._limits)])
+            (prepared,) = self._lane.prepare(form, [read(file, self._limits)])
         except ImageError as error:
             return error
         assert prepared is not None

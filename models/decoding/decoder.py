@@ -17,13 +17,14 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from scda.models.decoding import worker
+from scda.models.decoding.cheap import COSTLY
+from scda.models.decoding.content import File
+from scda.models.decoding.forms import Form, form_text
+from scda.models.decoding.limits import ProcessLimits
 from scda.models.errors import DataError, ImageError
 from scda.models.limits import LIMITS, ImageLimits
-from scda.models.preprocess import Pixels, Preprocessing
-from scda.serve.decoding import worker
-from scda.serve.decoding.cheap import COSTLY, File
-from scda.serve.decoding.limits import ProcessLimits
-from scda.serve.imaging import Prepared
+from scda.models.preprocess import Pixels, Prepared
 
 _START_SECONDS = 60.0  # a process starts in half a second on an idle machine
 # One heap and one thread: of what a process has at its start, only the memory limit counts more.
@@ -63,33 +64,33 @@ class Decoder:
         """End the process."""
         _end(self._process)
 
-    def prepare(self, preprocessing: Preprocessing, files: Sequence[File]) -> list[Prepared | None]:
-        """Return the pixels of each file, in order, or its error; None for a costly image.
+    def prepare(self, form: Form, files: Sequence[File]) -> list[Prepared | None]:
+        """Return what a form makes of each file, in order, or its error; None for a costly image.
 
         Raises:
             DataError: If the process cannot be started.
         """
         try:
             if not self._is_ready:  # the time of the first file begins when the process has started
-                self._ask(preprocessing, [])
+                self._ask(form, [])
                 self._is_ready = True
-            return self._ask(preprocessing, files)
+            return self._ask(form, files)
         except TimeoutError:
             limit = self._job.process.patience if self._job.process else math.inf
-            self._restart(preprocessing)
+            self._restart(form)
             why = f"decoding did not end within {limit:g} seconds"
         except (OSError, EOFError, ValueError):  # ValueError: an earlier restart failed
-            why = self._why_ended(self._restart(preprocessing))
+            why = self._why_ended(self._restart(form))
         if len(files) == 1:
             return [ImageError("cannot_decode", why)]
-        return [prepared for file in files for prepared in self.prepare(preprocessing, [file])]
+        return [prepared for file in files for prepared in self.prepare(form, [file])]
 
-    def _ask(self, preprocessing: Preprocessing, files: Sequence[File]) -> list[Prepared | None]:
+    def _ask(self, form: Form, files: Sequence[File]) -> list[Prepared | None]:
         to, answers = self._process.stdin, self._process.stdout
         assert to
         assert answers
         given = [len(file) if isinstance(file, bytes) else str(file) for file in files]
-        to.write(json.dumps([json.dumps(preprocessing.to_json()), given]).encode() + b"\n")
+        to.write(json.dumps([form_text(form), given]).encode() + b"\n")
         for file in files:
             if isinstance(file, bytes):
                 to.write(file)
@@ -98,7 +99,7 @@ class Decoder:
         line = answers.readline()
         if not line.endswith(b"\n"):
             raise EOFError
-        return [self._one(bad, preprocessing.shape) for bad in json.loads(line)]
+        return [self._one(*answer) for answer in json.loads(line)]
 
     def _wait(self, files: int) -> None:
         """Wait for an answer.
@@ -114,11 +115,10 @@ class Decoder:
             if not waiting.poll(1000 * patience):
                 raise TimeoutError
 
-    def _one(self, bad: list[str] | None, shape: tuple[int, int, int]) -> Prepared | None:
-        if bad is None:
-            return self._pixels(shape)
-        code, message = bad
-        return None if code == COSTLY else ImageError(code, message)
+    def _one(self, first: int | str, second: int | str) -> Prepared | None:
+        if isinstance(first, int) and isinstance(second, int):
+            return self._pixels((first, second, 3))
+        return None if first == COSTLY else ImageError(str(first), str(second))
 
     def _pixels(self, shape: tuple[int, int, int]) -> Pixels:
         assert self._process.stdout
@@ -133,12 +133,12 @@ class Decoder:
             return f"decoding needs more than {process.seconds} seconds of processor time"
         return f"the file ended the decoding process ({code})"
 
-    def _restart(self, preprocessing: Preprocessing) -> int:
+    def _restart(self, form: Form) -> int:
         """Replace a process that died; return its exit code."""
         code = _end(self._process)
         self._process = _started(self._job)
         try:
-            self._ask(preprocessing, [])
+            self._ask(form, [])
         except (OSError, EOFError):
             raise _cannot_start(self._job, f"exit code {_end(self._process)}") from None
         return code
