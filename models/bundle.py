@@ -20,7 +20,7 @@ from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
 from scda.models.run_facts import check_facts
 from scda.models.target_figures import TargetFigures
-from scda.models.trust import ClassTrust, Trust
+from scda.models.trust import Calibration, ClassTrust, Trust
 
 SCHEMA_VERSION = 1
 MANIFEST, NAMES = "bundle.json", "names.json"
@@ -28,7 +28,7 @@ MODEL, CLUSTERS, PARITY = "model.onnx", "clusters.faiss", "parity.npz"
 NEIGHBOURS, NEIGHBOUR_ROWS = "neighbours.faiss", "neighbours.parquet"
 REQUIRED = (MODEL, CLUSTERS, PARITY)
 OUTLIER_QUANTILE = "q99"  # of `ClassInfo.radius`: an image farther from every class is an outlier
-_LATER = ("trust", "on_target")  # fields that older bundles of this schema lack
+_LATER = ("trust", "on_target", "calibration")  # fields that older bundles of this schema lack
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 
 
@@ -64,6 +64,7 @@ class Manifest:
     run: dict[str, Any]  # config, versions, times, host; not part of the id
     trust: Trust | None = None  # None in a bundle written before there was an estimate
     on_target: TargetFigures | None = None  # None in an older bundle
+    calibration: Calibration | None = None  # None in an older bundle
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -226,7 +227,7 @@ def _parse(path: Path) -> Manifest:
 def _manifest(stored: dict[str, Any]) -> Manifest:
     fields.check_names(stored, {"id", *_names(Manifest)})
     files = fields.table(stored, "files")
-    trust, figures = (fields.optional_table(stored, name) for name in _LATER)
+    trust, figures, calibration = (fields.optional_table(stored, name) for name in _LATER)
     return Manifest(
         classes=tuple(map(_class_info, fields.tables(stored, "classes"))),
         preprocessing=Preprocessing.from_json(fields.table(stored, "preprocessing")),
@@ -236,6 +237,7 @@ def _manifest(stored: dict[str, Any]) -> Manifest:
         run=check_facts(fields.table(stored, "run")),
         trust=None if trust is None else Trust.from_json(trust),
         on_target=None if figures is None else TargetFigures.from_json(figures),
+        calibration=None if calibration is None else Calibration.from_json(calibration),
     )
 
 

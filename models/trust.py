@@ -1,10 +1,10 @@
-"""How far to trust a run and each class it discovered, without a label of the target."""
+"""How far to trust a run, each class it discovered, and a confidence, without a label."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from scda.models.fields import number, numbers, texts
+from scda.models.fields import check_names, number, numbers, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,3 +83,33 @@ class ClassTrust:
         """
         shares = {name: number(fields, name) for name in fields if name != "doubts"}
         return cls(**shares, doubts=tuple(map(Doubt, texts(fields, "doubts"))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The temperatures by which the model's graph divides its logits, by class id.
+
+    An image's logits are multiplied by the mean of 1 / temperature over the classes, weighted by
+    the probabilities before; the order of the classes stays.
+    """
+
+    temperature: dict[str, float]  # of every class; 1 leaves the confidence as it is
+    expected: dict[str, float]  # share of right images of a discovered class, 0 to 1
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Calibration":
+        """Return what `dataclasses.asdict` gave.
+
+        Raises:
+            TypeError: If a field is missing, unknown or holds something other than numbers.
+            ValueError: If a temperature is not above 0, or a share is not one.
+        """
+        check_names(fields, {"temperature", "expected"})
+        found = cls(
+            temperature=numbers(fields, "temperature"), expected=numbers(fields, "expected")
+        )
+        if not all(value > 0 for value in found.temperature.values()):
+            raise ValueError("a temperature that is not above 0")
+        if not all(0 <= share <= 1 for share in found.expected.values()):
+            raise ValueError("an expected share that is out of range")
+        return found

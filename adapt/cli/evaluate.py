@@ -1,7 +1,7 @@
 """`scda-adapt evaluate`: the metrics of a bundle on labelled images."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,6 +38,20 @@ def evaluate(
         reporter.begin("evaluating", 0)
         scored = score(predictor, labelled, on_progress=reporter.done)
         fields = measure(scored, predictor)
-    print_json(fields) if as_json else print_table(fields)
+    if as_json:
+        print_json(fields)
+    else:
+        bins = fields.pop("reliability")
+        print_table(fields)
+        _print_reliability(bins)
     if scored.rejected:
         raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)
+
+
+def _print_reliability(bins: list[dict[str, Any]]) -> None:
+    """Print how many of the images with a confidence are right."""
+    typer.echo("kind        confidence  mean  right  images")
+    for one in bins:
+        bounds = f"{one['low']:.2f}-{one['high']:.2f}"
+        shares = f"{one['confidence']:.2f}  {one['accuracy']:5.2f}"
+        typer.echo(f"{one['kind']:10}  {bounds:10}  {shares}  {one['images']:6}")

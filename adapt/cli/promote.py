@@ -18,7 +18,7 @@ def promote(
     ] = None,
     min_confidence: Annotated[
         float, typer.Option(min=0, max=1, help="Confidence below which an image is left out.")
-    ] = 0.8,
+    ] = 0.5,
     mode: Annotated[
         str,
         typer.Option(

@@ -18,6 +18,9 @@ METRICS = {
     "nmi_implicit": "NMI of implicit images: whether images of one class stay together",
     "ari_implicit": "ARI of implicit images",
     "auroc": "how often an implicit image has a higher novelty score than a known one",
+    "ece": "ECE: how far confidence and the share of right images lie apart, mean over images",
+    "ece_known": "ECE of images predicted as known",
+    "ece_discovered": "ECE of images predicted as discovered, each class right for its match",
     "h3_model": "harmonic mean of OS*, UNK and NMI",
 }
 

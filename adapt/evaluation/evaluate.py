@@ -1,5 +1,6 @@
 """The metrics of docs/method.md for a bundle, on a labelled target."""
 
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 from scda.adapt.data.scan import scan_source
 from scda.adapt.evaluation import metrics
 from scda.adapt.evaluation.metrics import Labels
+from scda.adapt.evaluation.reliability import calibration_error, reliability, right
 from scda.models.cpus import usable_cpus
 from scda.models.decoding.content import read_bytes
 from scda.models.errors import DataError, ImageError
@@ -124,11 +126,42 @@ def evaluate(scored: Scored, predictor: Predictor) -> dict[str, Any]:
         **{name: config.get(name) for name in ("backbone", "preset", "seed")},
         **measured(scored, num_known=num_known, k_star=kinds.count("discovered")),
         **_undefined(scored.true, num_known),
+        **calibration(scored, num_known, num_known + kinds.count("discovered")),
         "acc_named": _acc_named(scored, predictor),
         "names_version": predictor.names.version,
         "images": len(scored.true),
         "rejected": scored.rejected,
         "seconds": manifest.run.get("seconds"),
+    }
+
+
+def calibration(scored: Scored, num_known: int, num_outputs: int) -> dict[str, Any]:
+    """Return ece, ece_known, ece_discovered in percent, and `reliability`: what was counted.
+
+    Images are told apart by what is predicted; an ECE is None where nothing is predicted so. Images
+    predicted as a dropped class are left out.
+    """
+    correct = right(scored.true, scored.predicted, num_known, num_outputs)
+    rows = {
+        "known": scored.predicted < num_known,
+        "discovered": (scored.predicted >= num_known) & (scored.predicted < num_outputs),
+    }
+    bins = {kind: reliability(scored.confidence[of], correct[of]) for kind, of in rows.items()}
+    either = rows["known"] | rows["discovered"]
+    bins_of = {
+        "ece": reliability(scored.confidence[either], correct[either]),
+        **{f"ece_{kind}": found for kind, found in bins.items()},
+    }
+    return {
+        **{
+            name: round(100 * calibration_error(found), 2) if found else None
+            for name, found in bins_of.items()
+        },
+        "reliability": [
+            {"kind": kind, **dataclasses.asdict(one)}
+            for kind, found in bins.items()
+            for one in found
+        ],
     }
 
 

@@ -88,6 +88,7 @@ def make_bundle(
             thresholds=THRESHOLDS,
             status=status,
             trust=trust,
+            calibration=final.calibration,
             on_target=_figures(final),
             run=run,
         )

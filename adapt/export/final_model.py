@@ -10,12 +10,14 @@ from torch import Tensor, nn
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.trust.classes import trust_classes
+from scda.adapt.discovery.trust.confidence import calibrate
 from scda.adapt.training.algorithm import Adapted
 from scda.adapt.training.networks import Networks, infer
 from scda.models.bundle import OUTLIER_QUANTILE
 from scda.models.files import printable
 from scda.models.index import Ids, normalised
-from scda.models.trust import ClassTrust
+from scda.models.networks.network import Tempered
+from scda.models.trust import Calibration, ClassTrust
 
 RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
 
@@ -24,7 +26,7 @@ RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to th
 class FinalModel:
     """Trained networks and their predictions for the target; classes are in output order."""
 
-    networks: Networks
+    networks: Networks  # C ends with the calibration
     class_names: list[str]  # names of the known classes
     discovery: Discovery | None  # discovery of the last round, numbered like the outputs
     probabilities: Points  # (M, C), target
@@ -33,6 +35,7 @@ class FinalModel:
     members: list[tuple[str, Ids]]  # for each class: `target` or `source`, and rows
     distances: list[Points]  # for each class: distances of its members to the centroid, 1 - cosine
     trust: list[ClassTrust]  # for each discovered class
+    calibration: Calibration
 
     @property
     def predicted(self) -> Ids:
@@ -54,9 +57,7 @@ class FinalModel:
     @property
     def class_ids(self) -> list[str]:
         """The class ids in output order."""
-        known = [f"known-{i:03d}" for i in range(len(self.class_names))]
-        discovered = len(self.centroids) - len(known)
-        return known + [f"discovered-{i:03d}" for i in range(discovered)]
+        return _class_ids(len(self.class_names), len(self.centroids))
 
     @property
     def labels(self) -> list[str]:
@@ -88,18 +89,28 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         np.clip(1 - rows @ centroid, 0, 2)
         for rows, centroid in zip(directions, centroids, strict=True)
     ]
-    found = trust_classes(predicted, adapted.outcome.near, centroids, num_known)
+    near = adapted.outcome.near
+    found = trust_classes(predicted, near, centroids, num_known)
+    class_ids = _class_ids(num_known, logits.shape[1])
+    calibration = calibrate(logits.numpy(), near, class_ids, num_known, trust=adapted.trust)
+    tempered = Tempered(torch.tensor([calibration.temperature[i] for i in class_ids]))
     return FinalModel(
-        networks,
+        replace(networks, classifier=nn.Sequential(networks.classifier, tempered)),
         class_names,
         discovery,
-        logits.softmax(dim=1).numpy(),
+        tempered(logits).softmax(dim=1).numpy(),
         features_of["target"],
         centroids,
         members,
         distances,
         found,
+        calibration,
     )
+
+
+def _class_ids(num_known: int, num_outputs: int) -> list[str]:
+    known = [f"known-{i:03d}" for i in range(num_known)]
+    return known + [f"discovered-{i:03d}" for i in range(num_outputs - num_known)]
 
 
 def _sorted_by_size(

@@ -182,6 +182,38 @@ def entropies_svg(rows: Sequence[TargetRow]) -> str:
     return as_svg(figure)
 
 
+@styled
+def reliability_svg(bins: Records, *, alone: bool = False) -> str:
+    """Draw the share of right images over their confidence, of known and discovered classes.
+
+    Args:
+        bins: The field `reliability` of `evaluate`.
+        alone: Whether the SVG is a file of its own, which needs a background.
+
+    Returns:
+        The element; nothing without a bin.
+    """
+    if not bins:
+        return ""
+    figure, axes = new_figure()
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", label="as it says")
+    most = max(one["images"] for one in bins)
+    for kind, colour in (("known", BLUE), ("discovered", ORANGE)):
+        of_kind = [one for one in bins if one["kind"] == kind]
+        places = [one["confidence"] for one in of_kind], [one["accuracy"] for one in of_kind]
+        sizes = [8 + 112 * one["images"] / most for one in of_kind]
+        axes.plot(*places, color=colour, linewidth=0.8)
+        axes.scatter(*places, sizes, color=colour, label=kind, alpha=0.8, linewidths=0)
+    axes.set_xlabel("confidence")
+    axes.set_ylabel("share of right images")
+    axes.set_xlim(0, 1.03)
+    axes.set_ylim(0, 1.03)
+    legend = axes.legend(loc="upper left")
+    for handle in legend.legend_handles[1:]:
+        handle.set_sizes([36])
+    return as_svg(figure, alone=alone)
+
+
 def new_figure(*, rows: int = 1, height: float = 2.9) -> tuple[Any, Any]:
     """Return a matplotlib figure and its axes, one above the other, for a `styled` function.
 

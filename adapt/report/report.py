@@ -145,7 +145,8 @@ def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None)
         target_there=run.target is not None,
         num_rows=len(run.rows),
         num_outliers=sum(row.outlier for row in run.rows),
-        figures=_figures(run, rounds),
+        figures=_figures(run, rounds, truth),
+        expected=run.manifest.calibration.expected if run.manifest.calibration else {},
         truth=truth,
         rejected=rejected[:_MAX_REJECTED],
         num_rejected=len(rejected),
@@ -159,7 +160,7 @@ def _headed(note: str) -> tuple[str, str]:
     return status, note.removeprefix(f"{status}: ")
 
 
-def _figures(run: _Run, rounds: list[dict[str, Any]]) -> dict[str, str]:
+def _figures(run: _Run, rounds: list[dict[str, Any]], truth: Truth | None) -> dict[str, str]:
     num_known = run.manifest.num_known
     return {
         "curve": figures.curve_svg(rounds, num_known),
@@ -167,4 +168,5 @@ def _figures(run: _Run, rounds: list[dict[str, Any]]) -> dict[str, str]:
         "unknown": figures.unknown_svg(rounds),
         "losses": figures.losses_svg(run.records),
         "entropies": figures.entropies_svg(run.rows),
+        "reliability": figures.reliability_svg(truth.fields["reliability"]) if truth else "",
     }

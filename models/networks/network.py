@@ -50,6 +50,26 @@ class Whitened(nn.Module):
         return self.length * normalize(points, dim=1)
 
 
+class Tempered(nn.Module):
+    """Logits divided by the temperature of their classes: (N, C) → (N, C), in the same order.
+
+    An image's logits are multiplied by the mean of 1 / temperature over the classes, weighted by
+    its probabilities, so that there is no jump where the most probable class changes.
+    """
+
+    inverse: Tensor
+
+    def __init__(self, temperatures: Tensor) -> None:
+        """Keep the inverse of the temperatures, (C,), all above 0."""
+        super().__init__()
+        self.register_buffer("inverse", 1 / temperatures)
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """Return the logits from which the softmax gives calibrated probabilities."""
+        scale: Tensor = (logits.softmax(dim=1) * self.inverse).sum(dim=1, keepdim=True)
+        return logits * scale
+
+
 class PixelBackbone(nn.Module):
     """Normalisation and backbone: (N, H, W, 3) uint8 → (N, D_backbone)."""
 

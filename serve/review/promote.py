@@ -75,7 +75,7 @@ def promote(
     *,
     target: Path | None = None,
     source: Path | None = None,
-    min_confidence: float = 0.8,
+    min_confidence: float = 0.5,
     mode: str = "copy",
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Promotion:

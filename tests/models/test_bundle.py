@@ -260,6 +260,16 @@ def test_strange_figures_of_the_target_are_refused(
         read_manifest(bundle)
 
 
+@pytest.mark.parametrize(
+    "calibration", [7, {"temperature": {}}, {"temperature": {"known-000": 0}, "expected": {}}]
+)
+def test_a_strange_calibration_is_refused(tmp_path: Path, calibration: object) -> None:
+    bundle = make_bundle(tmp_path / "bundle")
+    edit(bundle, lambda fields: fields.update(calibration=calibration))
+    with pytest.raises(GateError, match=r"^[^\n]*bundle\.json: damaged[^\n]+$"):
+        read_manifest(bundle)
+
+
 @pytest.mark.parametrize("trust", [7, [], {"low": 0.5}, {"expected_accuracy": "high"}])
 def test_a_strange_estimate_is_refused(tmp_path: Path, trust: object) -> None:
     bundle = trusted(tmp_path / "bundle")

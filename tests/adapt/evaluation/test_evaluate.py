@@ -45,6 +45,17 @@ def test_the_metrics_of_a_case_worked_by_hand(predictor: Predictor, labelled: Pa
     assert fields["acc_joint"] == 83.33
     assert (fields["k_star"], fields["k_true"], fields["k_abs"]) == (2, 2, 0)
     assert fields["correspondence_1"] == 2
+    # Two of three predicted as known are right, and all three that are predicted as discovered.
+    known = scored.predicted < 3
+    sure_of_known, sure_of_new = (100 * scored.confidence[of].mean() for of in (known, ~known))
+    assert fields["ece_known"] == pytest.approx(sure_of_known - 200 / 3, abs=0.01)
+    assert fields["ece_discovered"] == pytest.approx(100 - sure_of_new, abs=0.01)
+    # All six lie in the highest bin.
+    assert fields["ece"] == pytest.approx((sure_of_known + sure_of_new) / 2 - 500 / 6, abs=0.01)
+    assert [(one["kind"], one["images"]) for one in fields["reliability"]] == [
+        ("known", 3),
+        ("discovered", 3),
+    ]
     assert (fields["images"], fields["rejected"]) == (6, 0)
     assert fields["bundle_id"] == predictor.manifest.id
     assert done[-1] == (6, 6)
@@ -104,6 +115,7 @@ def test_a_dropped_class_still_counts_as_called_new(renamed: Predictor, labelled
     fields = measure(renamed, labelled)
     assert (fields["unk_pooled"], fields["k_star"]) == (100.0, 1)
     assert (fields["acc_novel"], fields["correspondence_1"]) == (33.33, 1)  # cyan alone is found
+    assert sum(one["images"] for one in fields["reliability"]) == 4  # without the two unknown
 
 
 def test_a_known_class_may_be_merged_into_another(renamed: Predictor, labelled: Path) -> None:

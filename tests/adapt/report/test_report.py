@@ -113,6 +113,7 @@ def test_the_page_shows_the_curves_and_every_stage(tiny_run: Path) -> None:
     text = (tiny_run / "report.html").read_text()
     assert "nan" not in text.partition("<svg")[2].partition("</svg")[0]
     assert all(stage in text for stage in ("pre-training", "round 1", "round 2"))
+    assert "of 100 expected to be right" in text
 
 
 def test_a_hostile_class_name_is_only_text(
@@ -225,5 +226,7 @@ def test_a_labelled_target_adds_metrics_and_confusions(run: Path, tiny: TinyData
     text = write_report(run, Reporter(quiet=True), truth=truth).read_text()
     assert "Measured on labelled images" in text
     assert "correspondence_5" in text
+    assert "Reliability of the confidence" in text
+    assert Page(text).tags.count("svg") == 6
     assert "white_cross" in text
     assert text.count('scope="row"') == 5

@@ -18,7 +18,7 @@ ROWS = [
     ("sub/a.jpg", "known-000", 0.9, "blue"),
     ("b.jpg", "discovered-000", 0.95, "yellow"),
     ("sub/b.jpg", "discovered-000", 0.85, "yellow"),
-    ("c.jpg", "discovered-000", 0.5, "yellow"),
+    ("c.jpg", "discovered-000", 0.45, "yellow"),
     ("d.jpg", "discovered-001", 0.9, "cyan"),
 ]
 
