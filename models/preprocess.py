@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from scda.models.decoding.reading import DECODER
+from scda.models.decoding.reading import DECODER, DECODER_IN_FULL, IN_FULL, Reading
+from scda.models.decoding.scaling import Box
 from scda.models.errors import GateError, ImageError
 from scda.models.fields import count
 
@@ -49,9 +51,20 @@ class Preprocessing:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
+    def parts(self) -> tuple["Preprocessing", ...]:
+        """The preprocessing of each backbone, from top to bottom."""
+        return (self, *(self.below.parts if self.below else ()))
+
+    @property
+    def reading(self) -> Reading:
+        """How the image of the first square is decoded: with twice the pixels that it needs."""
+        is_scaled = self.decoder == DECODER
+        return Reading(enough_px=2 * self.resize_px) if is_scaled else IN_FULL
+
+    @property
     def sides(self) -> tuple[int, ...]:
         """The sides of the squares in pixels, from top to bottom."""
-        return (self.crop_px, *(self.below.sides if self.below else ()))
+        return tuple(part.crop_px for part in self.parts)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -85,32 +98,42 @@ class Preprocessing:
             preprocessing = cls(**stored, below=below)
         except (AttributeError, TypeError, ValueError) as error:
             raise GateError(f"preprocessing of another version: {error}") from None
-        ways = preprocessing.interpolation, preprocessing.decoder
-        if preprocessing.id != stored_id or ways != (INTERPOLATION, DECODER):
+        is_known = preprocessing.interpolation == INTERPOLATION and preprocessing.decoder in (
+            DECODER,
+            DECODER_IN_FULL,
+        )
+        if preprocessing.id != stored_id or not is_known:
             raise GateError("preprocessing of another version; train and export the bundle again")
         return preprocessing
 
     def apply(self, image: Image.Image) -> Pixels:
-        """Return an 8-bit RGB image as (H, W, 3) uint8 of `shape`.
+        """Return an 8-bit RGB image as (H, W, 3) uint8 of `shape`."""
+        return self.apply_each([(image, (0, 0, *image.size))] * len(self.parts))
 
-        The squares of several backbones lie one below the other, on the left, on black.
+    def apply_each(self, images: Iterable[tuple[Image.Image, Box]]) -> Pixels:
+        """Return one image, as each part reads it, as (H, W, 3) uint8 of `shape`.
+
+        With each image comes the box of its content. The squares of several backbones lie one
+        below the other, on the left, on black.
         """
-        if self.below is None:
-            return self._square(image)
-        pixels = np.zeros(self.shape, np.uint8)
-        pixels[: self.crop_px, : self.crop_px] = self._square(image)
-        below = self.below.apply(image)
-        pixels[self.crop_px :, : below.shape[1]] = below
+        squares = [part._square(*one) for part, one in zip(self.parts, images, strict=True)]
+        if len(squares) == 1:
+            return squares[0]
+        pixels, top = np.zeros(self.shape, np.uint8), 0
+        for square in squares:
+            side = len(square)
+            pixels[top : top + side, :side] = square
+            top += side
         return pixels
 
-    def _square(self, image: Image.Image) -> Pixels:
+    def _square(self, image: Image.Image, content: Box) -> Pixels:
         """Return the central square as (H, W, 3) uint8 with H = W = `crop_px`.
 
         Resizing the central square alone equals resizing everything and cropping, at less cost.
         """
-        width, height = image.size
+        width, height = content[2] - content[0], content[3] - content[1]
         side = min(width, height) * self.crop_px / self.resize_px
-        left, top = (width - side) / 2, (height - side) / 2
+        left, top = content[0] + (width - side) / 2, content[1] + (height - side) / 2
         box = (left, top, left + side, top + side)
         size = (self.crop_px, self.crop_px)
         return np.asarray(image.resize(size, Image.Resampling.BICUBIC, box=box))

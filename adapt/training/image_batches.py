@@ -14,7 +14,6 @@ from torch.utils.data import DataLoader, Dataset
 from scda.adapt.data.image_files import Images
 from scda.adapt.runtime import distributed
 from scda.adapt.training.sampling import Step
-from scda.models.decoding.reading import IN_FULL
 from scda.models.errors import DataError
 from scda.models.preprocess import Pixels, Preprocessing
 
@@ -54,10 +53,10 @@ class _RandomViews(Dataset[Tensor]):
 
     def __getitem__(self, key: _Key) -> Tensor:
         domain, row, seed = key
-        image = Image.fromarray(self._domains[domain].read_or_neighbour(row, IN_FULL))
+        pixels = self._domains[domain].read_or_neighbour(row, self._preprocessing.reading)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return random_view(image, self._preprocessing)
+            return random_view(Image.fromarray(pixels), self._preprocessing)
 
 
 def _leave_process_group(worker: int) -> None:

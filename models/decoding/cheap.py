@@ -39,7 +39,7 @@ def _prepared(form: Form, read: Callable[[], bytes], limits: ImageLimits) -> Pre
         image = open_image(data, max_pixels=limits.max_pixels)
         if form is not None and not is_cheap(image, data):
             return None
-        return make(form, image, max_pixels=limits.max_pixels)
+        return make(form, image, data, max_pixels=limits.max_pixels)
     except ImageError as error:
         return error
 

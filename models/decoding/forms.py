@@ -1,6 +1,7 @@
 """What is made of an image file: the input of a model, its pixels, or a check of its header."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, TypeAlias
 
@@ -8,19 +9,21 @@ import numpy as np
 from PIL import Image
 
 from scda.models.decoding.reading import Reading
-from scda.models.decoding.unguarded import decode
+from scda.models.decoding.scaling import Box, scale
+from scda.models.decoding.unguarded import decode, decode_scaled, open_image
 from scda.models.preprocess import Pixels, Preprocessing
 
 # The input of a model; all pixels, as they are read; or none, after a check of the header.
 Form: TypeAlias = Preprocessing | Reading | None
 
 
-def make(form: Form, image: Image.Image, *, max_pixels: int) -> Pixels:
+def make(form: Form, image: Image.Image, data: bytes, *, max_pixels: int) -> Pixels:
     """Return the pixels of an image, (H, W, 3) uint8, in a form; (0, 0, 3) of the header alone.
 
     Args:
         form: What is made of it.
         image: Image from `open_image`.
+        data: Content of its file.
         max_pixels: The bound that it was opened with.
 
     Raises:
@@ -33,7 +36,21 @@ def make(form: Form, image: Image.Image, *, max_pixels: int) -> Pixels:
         if form.fit_px:
             image.thumbnail((form.fit_px, form.fit_px), Image.Resampling.BICUBIC)
         return np.asarray(image)
-    return form.apply(decode(image, max_pixels=max_pixels))
+    return form.apply_each(_as_each_reads(form, image, data, max_pixels))
+
+
+def _as_each_reads(
+    form: Preprocessing, image: Image.Image, data: bytes, max_pixels: int
+) -> Iterator[tuple[Image.Image, Box]]:
+    """Yield the image for each backbone, decoded once for all that need it at the same scale."""
+    decoded: dict[Box, tuple[Image.Image, Box]] = {}
+    for number, part in enumerate(form.parts):
+        if number:
+            image = open_image(data, max_pixels=max_pixels)
+        box = scale(image, part.reading)
+        if box not in decoded:
+            decoded[box] = decode_scaled(image, box, max_pixels=max_pixels)
+        yield decoded[box]
 
 
 def form_text(form: Form) -> str:

@@ -15,7 +15,9 @@ class Reading:
 
 
 IN_FULL = Reading()
-DECODER = "exif, alpha on white, 16 to 8 bit, first frame"  # part of the preprocessing's id
+# How this version decodes, and earlier ones did: in full. Part of the id of the preprocessing.
+DECODER_IN_FULL = "exif, alpha on white, 16 to 8 bit, first frame"
+DECODER = f"{DECODER_IN_FULL}, JPEG scaled to twice the resized"
 
 
 def thumbnail(side_px: int) -> Reading:

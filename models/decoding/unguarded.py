@@ -18,6 +18,7 @@ from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 from scda.models.decoding.bounded import BoundedReader
 from scda.models.decoding.formats import image_format
 from scda.models.decoding.reading import IN_FULL, Reading
+from scda.models.decoding.scaling import Box, scale, turned
 from scda.models.errors import ImageError
 from scda.models.headers.jpeg import check_jpeg
 from scda.models.headers.jpeg2000 import check_jpeg2000
@@ -83,11 +84,27 @@ def decode(
     Raises:
         ImageError: With code `too_many_pixels` or `cannot_decode`.
     """
+    return decode_scaled(image, scale(image, reading), max_pixels=max_pixels)[0]
+
+
+def decode_scaled(
+    image: Image.Image, box: Box, *, max_pixels: int = MAX_PIXELS
+) -> tuple[Image.Image, Box]:
+    """Decode an image to upright 8-bit RGB, and say where in it its content is.
+
+    Args:
+        image: Image from `open_image`.
+        box: Where its content will be, as `scale` says.
+        max_pixels: The bound that it was opened with.
+
+    Raises:
+        ImageError: With code `too_many_pixels` or `cannot_decode`.
+    """
     try:
-        if reading.enough_px and isinstance(image, JpegImageFile):
-            image.draft(None, (reading.enough_px, reading.enough_px))
         image.load()
-        return _to_rgb(_upright(image))
+        turn = _turn(image)
+        upright = image if turn is None else image.transpose(turn)
+        return _to_rgb(upright), turned(box, upright.size, turn)
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
     except MemoryError as error:
@@ -143,16 +160,15 @@ def _check_markers(image: Image.Image, data: bytes) -> None:
         raise ImageError("cannot_decode", "damaged JPEG2000: the end of the file is missing")
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Return the image rotated by its EXIF orientation; unreadable EXIF data is ignored.
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """Return the turn that makes an image upright by its EXIF data; unreadable data is ignored.
 
     ImageOps.exif_transpose would also rewrite the EXIF data, and fail on irrelevant tags.
     """
     try:
-        turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except _DECODE_ERRORS:
-        return image
-    return image if turn is None else image.transpose(turn)
+        return None
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

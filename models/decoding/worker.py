@@ -63,7 +63,7 @@ def _limited(limits: ImageLimits, process: ProcessLimits) -> Prepare:
         enforced.renew()
         try:
             image = open_image(data, max_pixels=limits.max_pixels)
-            return make(form, image, max_pixels=limits.max_pixels)
+            return make(form, image, data, max_pixels=limits.max_pixels)
         except ImageError as error:
             if not isinstance(error.__cause__, MemoryError):
                 return error
