@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import bentoml
 from fastapi import FastAPI
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from scda.models.errors import ScdaError
 from scda.serve.http.logs import configure_logging
@@ -44,6 +44,19 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """
     ours = {key: value for key, value in scope.items() if key != "route"}  # that is BentoML's, "/"
     await bentoml.get_current_service().app(ours, receive, send)
+
+
+class LineBreaks:
+    """Middleware that passes paths with a line break on, which no route of BentoML matches."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Wrap BentoML's application."""
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to our application, or to BentoML's."""
+        app = application if "\n" in scope.get("path", "") else self.app
+        await app(scope, receive, send)
 
 
 def load() -> FastAPI:
@@ -85,3 +98,6 @@ class Classifier:
     def __init__(self) -> None:
         """Load and check the bundle; the worker is ready afterwards."""
         self.app = load()
+
+
+Classifier.add_asgi_middleware(LineBreaks)  # type: ignore[attr-defined]  # of a decorated class

@@ -46,7 +46,7 @@ MEANING = {
     "bad_request": "The request or its body is not what was expected; the message says what.",
     "unauthorized": "A key is required.",
     "forbidden": "The header Host names a host that is not allowed.",
-    "not_found": "There is no such route, class or exemplar.",
+    "not_found": "There is no such route, class or exemplar, or it is another model's.",
     "method_not_allowed": "The route does not have this method.",
     "request_timeout": "The headers or the body did not arrive in time.",
     "not_reloaded": "The bundle cannot be served; the earlier one still is.",
@@ -55,10 +55,12 @@ MEANING = {
     "too_many_files": "There are too many images.",
     "not_an_image": "The file does not start like an image.",
     "cannot_decode": "The image is damaged, or needs too much work or memory.",
-    "overloaded": "The queue is full; try again.",
+    "overloaded": "The queue is full, an image that takes long would be answered too late, or the "
+    "client has too many connections; try again.",
     "headers_too_large": "There are too many headers, or they are too large.",
     "internal": "An internal error; the log of the server has the request's id.",
-    "unavailable": "The server stops, or its memory for uploads is full; try again.",
+    "unavailable": "The server stops, serves another model than its other workers, or has no room "
+    "for more uploads or connections; try again.",
     "timeout": "The answer was not ready in time.",
 }
 

@@ -48,18 +48,20 @@ class InferenceQueue:
         """Create an empty queue."""
         self.models, self.settings, self._metrics = models, settings, metrics
         self._limits = ImageLimits(max_bytes=settings.max_bytes, max_pixels=settings.max_pixels)
-        # One thread more than one client may use: however much it sends, others need not wait.
+        # One thread, and one process, more than one client may use: however much it sends, others
+        # need not wait.
         self._cheap = SharedThreads("scda-decode", settings.parallel + 1, of_one=settings.parallel)
         self._costly_images = CostlyImages(
             self._limits,
-            most=settings.parallel,
+            most=settings.parallel + 1,
             process=ProcessLimits.for_images(
                 self._limits,
                 patience=_COSTLY_SHARE * settings.timeout_seconds,
                 niceness=_NICENESS,
             ),
         )
-        self._costly = SharedThreads("scda-costly", self._costly_images.at_once)
+        processes = self._costly_images.at_once  # one alone, where the memory is small
+        self._costly = SharedThreads("scda-costly", processes, of_one=max(1, processes - 1))
         self._in_flight = 0
         self._held = HeldBytes(settings.held_bytes, show=metrics.requests.body_bytes.set)
 

@@ -21,8 +21,9 @@ def configure_logging(style: Style, logger: str = "") -> None:
     target = logging.getLogger(logger)
     target.handlers, target.propagate = [handler], False
     target.setLevel(logging.INFO)
-    # uvicorn tells of every start and stop, as the supervisor does.
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # uvicorn tells of every start and stop, as the supervisor does, and warns of requests that it
+    # cannot read or upgrade, which have their line as every request.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
 class Lines(logging.Formatter):

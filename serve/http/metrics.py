@@ -28,6 +28,8 @@ class RequestMetrics:
     Attributes:
         in_progress: Requests that hold a place in the queue.
         body_bytes: Bytes of bodies in memory.
+        connections: Open connections.
+        refused_connections: Connections above a limit, by `limit`.
     """
 
     def __init__(self, make: Instruments, codes: Iterable[str]) -> None:
@@ -40,6 +42,11 @@ class RequestMetrics:
         text = "Requests that hold a place in the queue."
         self.in_progress = make.gauge("requests_in_progress", text)
         self.body_bytes = make.gauge("body_bytes", "Bytes of request bodies in memory.")
+        self.connections = make.gauge("connections", "Open connections.")
+        text = "Connections above the limit of one client, or of all."
+        self.refused_connections = make.counter("refused_connections", text, "limit")
+        for limit in ("client", "all"):
+            self.refused_connections.labels(limit)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count an answered request; a path without a route counts as `other`."""

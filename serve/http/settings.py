@@ -12,6 +12,7 @@ from scda.models.limits import MAX_BYTES, MAX_PIXELS
 from scda.serve.http.logs import Style
 
 _ORIGIN = re.compile(r"https?://[^\s/?#@]+")
+FRAMING = 64 * 1024  # bytes for what surrounds the files of a form or a JSON document
 _MAX_DIGITS = 18  # of a number; Python refuses to read thousands of them
 
 
@@ -37,7 +38,10 @@ class Settings:
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: time an image waits for others to fill a batch
     max_held_bytes: int = 256 * 2**20  # SCDA_MAX_HELD_BYTES: of the bodies of all requests
     upload_seconds: int = 30  # SCDA_UPLOAD_SECONDS: for the headers, and then for the body
+    max_connections: int = 1024  # SCDA_MAX_CONNECTIONS: open at the same time, of all clients
+    max_client_connections: int = 512  # SCDA_MAX_CLIENT_CONNECTIONS: of one client
     keep_alive_seconds: int = 75  # SCDA_KEEP_ALIVE_SECONDS: of a connection without a request
+    start_seconds: int = 120  # SCDA_START_SECONDS: until a worker that starts is ready
     drain_seconds: int = 20  # SCDA_DRAIN_SECONDS: for requests under way when the server stops
     timeout_seconds: int = 30  # SCDA_TIMEOUT_SECONDS: from the end of a body to its answer
 
@@ -49,7 +53,12 @@ class Settings:
     @property
     def held_bytes(self) -> int:
         """Bytes of request bodies that may be in memory; the largest body always fits."""
-        return max(self.max_held_bytes, 2 * self.max_bytes)
+        return max(self.max_held_bytes, 2 * self.max_bytes, self.largest_body)
+
+    @property
+    def largest_body(self) -> int:
+        """Bytes of the largest body: in base64 with line breaks, and with what frames each file."""
+        return self.max_bytes + self.max_bytes // 2 + FRAMING + 4 * self.max_files
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Settings":
@@ -81,10 +90,15 @@ class Settings:
             max_wait_ms=_count(environment, "SCDA_MAX_WAIT_MS", cls.max_wait_ms, least=0),
             max_held_bytes=_count(environment, "SCDA_MAX_HELD_BYTES", cls.max_held_bytes),
             upload_seconds=_count(environment, "SCDA_UPLOAD_SECONDS", cls.upload_seconds),
+            max_connections=_count(environment, "SCDA_MAX_CONNECTIONS", cls.max_connections),
+            max_client_connections=_count(
+                environment, "SCDA_MAX_CLIENT_CONNECTIONS", cls.max_client_connections
+            ),
             keep_alive_seconds=_count(
                 environment, "SCDA_KEEP_ALIVE_SECONDS", cls.keep_alive_seconds
             ),
             timeout_seconds=_count(environment, "SCDA_TIMEOUT_SECONDS", 30),
+            start_seconds=_count(environment, "SCDA_START_SECONDS", cls.start_seconds),
             drain_seconds=_count(environment, "SCDA_DRAIN_SECONDS", cls.drain_seconds),
         )
 

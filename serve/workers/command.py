@@ -11,6 +11,7 @@ from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
 from scda.serve.http.logs import configure_logging
 from scda.serve.http.settings import Settings, unknown_settings
+from scda.serve.workers.connections import allowed_connections
 from scda.serve.workers.listening import is_local, listen, url_of
 from scda.serve.workers.supervisor import Supervisor
 
@@ -44,6 +45,10 @@ def serve(bundle: Path, *, host: str = "127.0.0.1", port: int = 3000, workers: i
     configure_logging(settings.log)
     for warning in unknown_settings(os.environ):
         logger.warning(warning)
+    connections = allowed_connections(settings.max_connections)
+    if connections < settings.max_connections:
+        logger.warning("the system's limit of open files allows %d connections", connections)
+        environment["SCDA_MAX_CONNECTIONS"] = str(connections)
     with listen(host, port) as listener:
         if not (settings.api_key or settings.api_keys_file) and not is_local(listener):
             logger.warning(
@@ -56,6 +61,7 @@ def serve(bundle: Path, *, host: str = "127.0.0.1", port: int = 3000, workers: i
             bundle.absolute(),  # as long as the current folder is there
             environment,
             workers=workers,
+            start_seconds=settings.start_seconds,
             drain_seconds=settings.drain_seconds,
         )
         return asyncio.run(supervisor.run(announce))

@@ -11,7 +11,8 @@ class Counts:
 
     def __init__(self) -> None:
         """Begin with zero."""
-        self._restarts = Counter[str]({"SIGKILL": 0, "exit": 0})  # so that a rate has the first
+        # From zero, so that a rate has the first.
+        self._restarts = Counter[str]({"SIGKILL": 0, "exit": 0, "slow_start": 0})
         self._ended = Snapshot()
         self.reloads = Counter[str]({"switched": 0, "kept": 0})
 

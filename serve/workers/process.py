@@ -84,9 +84,11 @@ class Process:
     async def ready(self) -> bool:
         """Wait until it answers requests; return False if it has ended instead."""
         waits = {asyncio.create_task(self._ready.wait()), asyncio.create_task(self.wait())}
-        _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for one in pending:
-            one.cancel()
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waits:
+                one.cancel()
         return self._process.returncode is None
 
     async def wait(self) -> int:

@@ -9,13 +9,15 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from scda.serve.http.errors import RequestError
+from scda.serve.http.requests.exchange import BODY_FAULT
 from scda.serve.http.requests.middleware import REFUSAL
 from scda.serve.http.settings import Settings
+from scda.serve.workers.connections import Connections, TooManyError
 
 MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
 MAX_HEADERS = 100
 READ_BYTES = 16 * 1024  # per turn of the event loop: as chunks of one byte they take 15 ms
-_LINGER = 10.0  # seconds that a client has to take the answer of what was refused
+_LINGER = 10  # seconds that a client has to take the answer of what was refused
 _END = re.compile(rb"\n\r?\n")
 
 
@@ -40,16 +42,21 @@ class Connection(h11.Connection):
 
 
 class RequestProtocol(H11Protocol):
-    """One connection. The application answers also what cannot be read, under `REFUSAL`."""
+    """One connection. The application answers also what cannot be read.
+
+    It finds what is wrong under `REFUSAL` or, where a body is at fault, under `BODY_FAULT`.
+    """
 
     conn: Connection
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        """Take what uvicorn gives; `config.app` is the application, with its settings."""
+        """Take what uvicorn gives; `config.app.state` has the settings and the connections."""
         super().__init__(*args, **options)
         self.conn = Connection(h11.SERVER, MAX_HEAD)
-        settings: Settings = self.config.app.state.settings  # type: ignore[union-attr]
-        self._seconds = settings.upload_seconds
+        state = self.config.app.state  # type: ignore[union-attr]
+        settings: Settings = state.settings
+        self._connections: Connections = state.connections
+        self._seconds: float = settings.upload_seconds
         self._arrival: asyncio.TimerHandle | None = None  # runs while something must arrive
         self._refused = False
 
@@ -57,6 +64,12 @@ class RequestProtocol(H11Protocol):
         """Begin; a connection on which nothing is asked ends as one between two requests does."""
         super().connection_made(transport)
         transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio, not documented
+        try:
+            if refusal := self._connections.open(self._address):
+                self._refuse_all(refusal)
+        except TooManyError:
+            transport.abort()
+            return
         self._wait_for_request()
 
     def data_received(self, data: bytes) -> None:
@@ -82,6 +95,7 @@ class RequestProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
+        self._connections.close(self._address)
         self._arrived()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -97,6 +111,20 @@ class RequestProtocol(H11Protocol):
         else:
             self._refuse("bad_request", f"this is not HTTP/1.1: {problem or msg}")
 
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _refuse_all(self, error: RequestError) -> None:
+        """Answer no request but the first, health checks with what they ask and others so."""
+        app, self.timeout_keep_alive, self._seconds = self.app, _LINGER, _LINGER
+
+        async def refusing(scope: Any, receive: Any, send: Any) -> None:
+            scope[REFUSAL] = error
+            await app(scope, receive, send)
+
+        self.app = refusing
+
     def _refuse_late(self) -> None:
         limit = f"{self._seconds:g} seconds"
         self._refuse("request_timeout", f"the headers did not arrive within {limit}")
@@ -105,11 +133,18 @@ class RequestProtocol(H11Protocol):
         self._arrived()
         self._unset_keepalive_if_required()
         self._refused = True
-        if self.cycle is not None and not self.cycle.response_complete:  # its body is at fault
-            self.cycle.disconnected = True
-            self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):  # in the middle of an answer
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
             self.transport.close()
+            return
+        # A client that does not read its answers would hold the connection for ever.
+        self._arrival = self.loop.call_later(_LINGER, self.transport.abort)
+        if self.conn.our_state is h11.SEND_RESPONSE:  # the body of a request is at fault
+            scope: Any = self.cycle.scope
+            scope[BODY_FAULT] = RequestError(code, message)
+            self.cycle.message_event.set()
             return
         self.cycle = RequestResponseCycle(
             scope=self._scope(RequestError(code, message)),
@@ -123,8 +158,6 @@ class RequestProtocol(H11Protocol):
             message_event=asyncio.Event(),
             on_response=self.on_response_complete,
         )
-        # A client that does not read its answers would hold the connection for ever.
-        self._arrival = self.loop.call_later(_LINGER, self.transport.abort)
         task = self.loop.create_task(self.cycle.run_asgi(self.app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)

@@ -9,9 +9,12 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from scda.serve.http.metrics import Metrics
 from scda.serve.http.requests.drain import Drain
 from scda.serve.http.settings import Settings
+from scda.serve.workers.connections import Connections
 from scda.serve.workers.listening import BACKLOG
 from scda.serve.workers.protocol import RequestProtocol
 
@@ -38,6 +41,7 @@ class WorkerServer(uvicorn.Server):
             settings: How long connections stay open, and requests run after a signal.
             on_start: Called before the server accepts connections.
         """
+        metrics: Metrics = app.state.metrics
         trusted = os.environ.get("FORWARDED_ALLOW_IPS")  # uvicorn's name
         super().__init__(
             uvicorn.Config(
@@ -54,6 +58,10 @@ class WorkerServer(uvicorn.Server):
                 access_log=False,
                 log_config=None,
             )
+        )
+        proxies = ProxyHeadersMiddleware(self.config.app, trusted or []).trusted_hosts  # type: ignore[arg-type]
+        app.state.connections = Connections(
+            settings, metrics.requests, is_proxy=lambda address: address in proxies
         )
         self._drain: Drain = app.state.drain
         self._drain_seconds, self._on_start = settings.drain_seconds, on_start

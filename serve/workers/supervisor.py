@@ -31,10 +31,12 @@ class _End:
     pid: int
     code: int
     was_ready: bool
+    was_late: bool = False
 
     def __str__(self) -> str:
         early = "" if self.was_ready else " before it was ready"
-        return f"worker {self.number} (process {self.pid or 'none'}) {ending(self.code)}{early}"
+        how = "was ended, as its start took too long" if self.was_late else ending(self.code)
+        return f"worker {self.number} (process {self.pid or 'none'}) {how}{early}"
 
 
 class Supervisor:
@@ -47,6 +49,7 @@ class Supervisor:
         environment: Mapping[str, str],
         *,
         workers: int,
+        start_seconds: float,
         drain_seconds: int,
         program: Sequence[str] = PROGRAM,
     ) -> None:
@@ -57,6 +60,7 @@ class Supervisor:
             bundle: A bundle or a run, or a link to one, which is followed at every reload.
             environment: The environment of the workers.
             workers: Their number.
+            start_seconds: How long a worker may take to start, and to load another bundle.
             drain_seconds: How long a worker may take for its last requests.
             program: As in `Process.start`.
 
@@ -66,6 +70,7 @@ class Supervisor:
         self._listener, self._program, self._count = listener, program, workers
         self._bundle, self._folder, self._model_id = bundle, real_path(bundle_folder(bundle)), ""
         self._environment, self._drain_seconds = dict(environment), drain_seconds
+        self._start_seconds, self._running = start_seconds, set[int]()  # those that start, too
         self._alive, self._answering = set[Process](), dict[int, Process]()  # by their number
         self._answers, self._wake = asyncio.Event(), asyncio.Event()
         self._stopping, self._reloading, self._code = False, asyncio.Lock(), 0
@@ -109,7 +114,7 @@ class Supervisor:
                 folder = real_path(bundle_folder(self._bundle))
                 model_id, failed = "", list[Process]()
                 if workers := list(self._answering.values()):
-                    model_id, failed = await switch(workers, folder)
+                    model_id, failed = await switch(workers, folder, self._start_seconds)
             except (ScdaError, ConnectionError) as error:
                 self._counts.reloads["kept"] += 1
                 logger.error("the model %s is kept: %s", before, error)
@@ -127,10 +132,12 @@ class Supervisor:
         """Keep one worker running until the end."""
         delay = 0.0
         while not self._stopping:
+            self._running.add(number)
             end = await self._run_worker(number)
+            self._running.discard(number)
             if self._stopping:
                 break
-            if not end.was_ready and not self._alive:
+            if not end.was_ready and not self._running:
                 self._give_up(end)
                 break
             # One that was ready starts in a second or two, and its loss is no reason to wait.
@@ -145,16 +152,25 @@ class Supervisor:
         except (OSError, RuntimeError) as error:  # no memory, process or thread is left
             logger.error("worker %d cannot be started: %s", number, error)
             return _End(number, 0, 1, was_ready=False)
-        was_ready = await process.ready()
+        was_ready, was_late = await self._is_ready(process)
         if was_ready:
             self._answering[number] = process
             self._answers.set()
-        code = await process.wait()
+        code = await process.wait() if not was_late else await _killed(process)
         self._alive.discard(process)
         self._answering.pop(number, None)
         if not self._stopping:
-            self._counts.end(cause_of(code), process.last_snapshot)
-        return _End(number, process.pid, code, was_ready=was_ready)
+            cause = "slow_start" if was_late else cause_of(code)
+            self._counts.end(cause, process.last_snapshot)
+        return _End(number, process.pid, code, was_ready=was_ready, was_late=was_late)
+
+    async def _is_ready(self, process: Process) -> tuple[bool, bool]:
+        """Wait until a worker is ready; return whether it is, and whether its time is over."""
+        try:
+            async with asyncio.timeout(self._start_seconds):
+                return await process.ready(), False
+        except TimeoutError:
+            return False, True
 
     async def _start(self, number: int) -> Process:
         served = {"SCDA_BUNDLE": str(self._folder), "SCDA_MODEL_ID": self._model_id}
@@ -231,3 +247,12 @@ class Supervisor:
         workers = self._answering.values()
         answers = await asyncio.gather(*(worker.snapshot() for worker in workers))
         return [*answers, *self._counts.snapshots(answering=len(workers))]
+
+
+async def _killed(process: Process) -> int:
+    """Kill a worker; return its exit code, or that of a kill if it waits for a disk for ever."""
+    process.send_signal(signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await process.wait()
+    return -signal.SIGKILL

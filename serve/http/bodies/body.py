@@ -9,8 +9,6 @@ from fastapi import Request
 from scda.serve.http.errors import RequestError
 from scda.serve.http.settings import Settings
 
-FRAMING = 64 * 1024  # bytes for what surrounds the files of a form or a JSON document
-
 
 class HeldBytes:
     """How much memory the bodies of all requests take, from their arrival to their answer."""
@@ -74,6 +72,7 @@ class Body:
         self.headers = request.headers
         self.content_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         self.max_bytes, self.max_files = settings.max_bytes, settings.max_files
+        self._largest = settings.largest_body
         self._stream, self._take = request.stream(), take
         self._seconds = settings.upload_seconds
         self._end = asyncio.get_running_loop().time() + self._seconds
@@ -105,7 +104,7 @@ class Body:
 
     def base64_chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as `chunks` does, with room for base64, line breaks and escapes."""
-        return self.chunks(room=self.max_bytes // 2 + FRAMING)
+        return self.chunks(room=self._largest - self.max_bytes)
 
     def check_size(self, files: Sequence[bytes]) -> None:
         """Check the size of all files together.

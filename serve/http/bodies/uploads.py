@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator
 
 from scda.serve.http.bodies.base64_json import read_json
-from scda.serve.http.bodies.body import FRAMING, Body, joined
+from scda.serve.http.bodies.body import Body, joined
 from scda.serve.http.bodies.multipart import read_form, too_many_files
 from scda.serve.http.errors import RequestError
+from scda.serve.http.settings import FRAMING
 
 _FORM, _JSON = "multipart/form-data", "application/json"
 _JSON_BEGINS = (b"", b"{", b"[", b'"')  # as no image file does

@@ -14,6 +14,7 @@ from scda.serve.http.requests.drain import Drain
 
 # What proxies and tracers send: UUIDs, `Root=1-67891233-abcdef`, numbers.
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
+BODY_FAULT = "scda.body_fault"  # in the scope of a request whose body cannot be read: its error
 _SMALL = 64 * 1024  # bytes that are sooner read than a connection is opened
 DISCARD_BYTES, _DISCARD_SECONDS = 2**20, 2.0
 
@@ -45,7 +46,8 @@ class Exchange:
             send: Sends the answer.
             drain: Says whether the server stops, and the connection ends with this answer.
         """
-        self._receive, self._send, self._drain, self.closing = receive, send, drain, False
+        self._scope, self._receive, self._send = scope, receive, send
+        self._drain, self.closing = drain, False
         headers = Headers(scope=scope)
         self.id = _id(headers.get("x-request-id", ""))
         self.method: str = scope["method"]
@@ -55,7 +57,17 @@ class Exchange:
         self._complete = not self._expected
 
     async def receive(self) -> Message:
-        """Return what the client sends next."""
+        """Return what the client sends next.
+
+        Raises:
+            RequestError: If the server cannot read it.
+        """
+        message = await self._next()
+        if fault := self._scope.get(BODY_FAULT):
+            raise fault
+        return message
+
+    async def _next(self) -> Message:
         message = await self._receive()
         self.received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
@@ -88,7 +100,7 @@ class Exchange:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):
                 while not self._complete and self.received < most:
-                    await self.receive()
+                    await self._next()
 
 
 def _id(offered: str) -> str:

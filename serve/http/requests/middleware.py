@@ -15,7 +15,8 @@ from scda.serve.web.headers import with_headers
 from scda.serve.web.hosts import ANY, is_allowed
 
 logger = logging.getLogger(__name__)
-REFUSAL = "scda.refusal"  # in the scope of a request that the server could not read: its error
+# In the scope of a request that the server could not read, or on a connection too many: its error.
+REFUSAL = "scda.refusal"
 
 
 class RequestMiddleware:
@@ -56,6 +57,7 @@ class RequestMiddleware:
             await self.app(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, self._drain)
+        exchange.closing = REFUSAL in scope
         if scope["method"] == "HEAD":  # as GET is; the exchange leaves out the body
             scope = {**scope, "method": "GET"}
         request = Request(scope)
@@ -89,12 +91,12 @@ class RequestMiddleware:
         await refuse(request, code, message)(request.scope, exchange.receive, send)
 
     def _refusal(self, request: Request) -> ASGIApp | None:
-        unread: RequestError | None = request.scope.get(REFUSAL)
-        if unread:
-            return refuse(request, unread.code, str(unread))
         path = request.scope["path"]
         if path in self._health:
             return None
+        refusal: RequestError | None = request.scope.get(REFUSAL)
+        if refusal:
+            return refuse(request, refusal.code, str(refusal))
         host = request.headers.get("host", "")
         if not is_allowed(host, self._hosts):
             return refuse(

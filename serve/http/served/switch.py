@@ -40,6 +40,7 @@ class ModelSwitch:
         """Serve a model; `load` returns that of another bundle or run, verified."""
         self._load, self._metrics = load, metrics
         self._prepared: ServedModel | None = None
+        self._attempt = 0  # the last one that may become `_prepared`
         self._expected = model.id
         self._serve(model)
 
@@ -70,11 +71,15 @@ class ModelSwitch:
         """Load a bundle or a run beside the served model, verify it, and return its model id.
 
         Raises:
-            ScdaError: If it cannot be served; the served model stays.
+            ScdaError: If it cannot be served, or another call came meanwhile; the served model
+                stays.
         """
         self.discard()
+        attempt = self._attempt
         prepared = await asyncio.to_thread(self._load, bundle)
-        self.discard()  # of another call meanwhile
+        if attempt != self._attempt:  # discarded before it was loaded
+            prepared.close()
+            raise UsageError(f"{bundle}: was discarded before it was loaded")
         self._prepared = prepared
         return prepared.id
 
@@ -95,7 +100,8 @@ class ModelSwitch:
         before.close_if_unused()
 
     def discard(self) -> None:
-        """Drop a prepared model, if any."""
+        """Drop a prepared model, if any, and one that is still being loaded."""
+        self._attempt += 1
         if self._prepared:
             self._prepared.close()
         self._prepared = None

@@ -120,10 +120,13 @@ class SharedThreads:
             return await asyncio.wrap_future(future)
 
     async def _turn(self, asker: Asker, begin_by: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        if begin_by is not None and loop.time() >= begin_by:
+            raise TimeoutError
         if self._may(asker.client):
             self._take(asker.client)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn: asyncio.Future[None] = loop.create_future()
         self._waiting.add(asker, (asker.client, turn))
         try:
             async with asyncio.timeout_at(begin_by):

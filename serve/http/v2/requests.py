@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from scda.serve.http.bodies.base64_json import Document, parse_json, read_json
-from scda.serve.http.bodies.body import FRAMING, Body
+from scda.serve.http.bodies.body import Body
 from scda.serve.http.bodies.multipart import too_many_files
 from scda.serve.http.errors import RequestError
+from scda.serve.http.settings import FRAMING
 from scda.serve.http.v2.tensors import LENGTH, OUTPUTS, split_elements
 
 # The length of the JSON before the binary tensors, in a request and in an answer.

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from scda.models.errors import UsageError
-from scda.serve.http.settings import Settings
+from scda.serve.http.settings import FRAMING, Settings
 
 
 def test_only_the_bundle_has_no_default() -> None:
@@ -24,6 +24,12 @@ def test_a_key_from_a_file_may_end_in_a_newline_and_is_never_blank() -> None:
 def test_the_largest_body_always_fits_into_memory() -> None:
     assert Settings(bundle=Path("b")).held_bytes == 2**28
     assert Settings(bundle=Path("b"), max_bytes=2**30).held_bytes == 2**31
+    for max_bytes, max_files in ((1, 1), (1, 10**6), (100, 32), (10**5, 32)):
+        tiny = Settings(
+            bundle=Path("b"), max_bytes=max_bytes, max_files=max_files, max_held_bytes=1
+        )
+        base64, binary = max_bytes + max_bytes // 2 + FRAMING, max_bytes + FRAMING + 4 * max_files
+        assert tiny.held_bytes >= max(base64, binary)
 
 
 def test_every_variable_is_read() -> None:
@@ -45,6 +51,9 @@ def test_every_variable_is_read() -> None:
             "SCDA_TIMEOUT_SECONDS": "9",
             "SCDA_MAX_BATCH": "6",
             "SCDA_MAX_WAIT_MS": "0",
+            "SCDA_MAX_CONNECTIONS": "11",
+            "SCDA_MAX_CLIENT_CONNECTIONS": "10",
+            "SCDA_START_SECONDS": "12",
         }
     )
     assert settings == Settings(
@@ -64,6 +73,9 @@ def test_every_variable_is_read() -> None:
         timeout_seconds=9,
         max_batch=6,
         max_wait_ms=0,
+        max_connections=11,
+        max_client_connections=10,
+        start_seconds=12,
     )
 
 

@@ -2,7 +2,8 @@
 
 It obeys files in the folder of the bundle: `fail` holds the exit code with which it ends before it
 is ready, or minus the signal that kills it; `slow` keeps it starting, which it tells with `starts`;
-`refuse` makes `prepare` fail. Each request counts, and is answered with the model's id.
+`refuse` makes `prepare` fail, and `hang` keeps it waiting. Each request counts, and is answered
+with the model's id.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ class Stub:
     async def prepare(self, folder: str) -> str:
         if (Path(folder) / "refuse").exists():
             raise GateError(f"{folder}: model.onnx is damaged")
+        while (Path(folder) / "hang").exists():
+            await asyncio.sleep(0.01)
         self.prepared = model_of(Path(folder))
         return self.prepared
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -80,6 +81,14 @@ async def ask(connect: Connect, *parts: bytes) -> tuple[int, str]:
         writer.close()
 
 
+async def metrics(connect: Connect) -> str:
+    reader, writer = await connect()
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n\r\n")
+    _, text = await answer(reader)
+    writer.close()
+    return text.decode()
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -98,12 +107,7 @@ def test_large_headers_are_refused_before_the_key_is_looked_for(
     async def scenario() -> None:
         async with serving(predictor) as connect:
             assert await ask(connect, *parts) == (431, "headers_too_large")
-            reader, writer = await connect()
-            writer.write(
-                b"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer secret\r\n\r\n"
-            )
-            text = (await answer(reader))[1].decode()
-            writer.close()
+            text = await metrics(connect)
             assert 'scda_errors_total{code="headers_too_large"} 1.0' in text
             assert 'scda_request_seconds_count{route="other",status="431"} 1.0' in text
 
@@ -184,14 +188,40 @@ def test_what_is_not_http_has_the_shape_of_every_error(
     run(scenario())
 
 
-def test_a_body_that_is_not_http_ends_its_request(predictor: Predictor) -> None:
-    key = b"Authorization: Bearer secret\r\n"
+def fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what the log line of a request says."""
+    return dict(getattr(record, "fields", {}))
+
+
+def test_a_body_that_is_not_http_ends_its_request_and_is_counted_once(
+    predictor: Predictor, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    key = b"Authorization: Bearer secret\r\nX-Request-Id: %d\r\n"
+    bodies = {
+        b"zz\r\n": (400, "bad_request"),
+        b"1\r\nx\r\n0\r\n" + b"X: " + b"x" * MAX_HEAD: (431, "headers_too_large"),
+    }
 
     async def scenario() -> None:
         async with serving(predictor) as connect:
-            for bad in (b"zz\r\n", b"1\r\nx\r\n0\r\n" + b"X: " + b"x" * MAX_HEAD):
-                status, code = await ask(connect, HEAD + key + CHUNKED[len(HEAD) :], bad)
-                assert (status, code) in ((400, "bad_request"), (431, "headers_too_large"))
+            for number, (body, expected) in enumerate(bodies.items()):
+                head = HEAD + key % number + CHUNKED[len(HEAD) :]
+                assert await ask(connect, head, body) == expected
+                assert await ask(connect, head + body) == expected  # before the request has begun
+            _, writer = await connect()
+            writer.write(HEAD + key % 9 + CHUNKED[len(HEAD) :] + b"5\r\nabc")
+            writer.close()  # cut off
+            while len(lines := [r for r in caplog.records if r.message == "request"]) < 5:
+                await asyncio.sleep(0.01)
+            assert [(fields(r)["id"], fields(r)["status"]) for r in lines] == [
+                *(("0", 400), ("0", 400), ("1", 431), ("1", 431), ("9", 400))
+            ]
+            text = await metrics(connect)
+            assert 'scda_errors_total{code="bad_request"} 3.0' in text
+            assert 'scda_errors_total{code="headers_too_large"} 2.0' in text
+            assert 'scda_request_seconds_count{route="/v1/predict",status="400"} 3.0' in text
+            assert 'status="400",route="other"' not in text
 
     run(scenario())
 

@@ -129,6 +129,13 @@ def test_each_request_is_one_line_of_json_whatever_is_sent(server: Server) -> No
     assert f"serving at http://{url.host}:{url.port}" in [one["message"] for one in lines(server)]
 
 
+def test_what_uvicorn_cannot_read_or_upgrade_has_no_line_of_its_own(server: Server) -> None:
+    upgrade = "GET /nowhere HTTP/1.1\nHost: localhost\nX-Request-Id: ws\nUpgrade: websocket\n"
+    with connect(server, f"{upgrade}Connection: upgrade\n\nrubbish\n\n"):
+        wait_for(lambda: [one.get("status") for one in lines(server)][-2:], [404, 400])
+    assert {one["message"] for one in lines(server)} <= {"request", lines(server)[0]["message"]}
+
+
 def test_a_page_of_another_site_cannot_ask(server: Server) -> None:
     evil = server.client.get("/v1/model", headers={"Host": "evil.example:3000"})
     assert code_of(evil) == "forbidden"

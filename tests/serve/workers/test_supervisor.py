@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,13 @@ async def running(bundle: Path, workers: int = 1, code: int = 0) -> AsyncIterato
     listener = socket.create_server(("127.0.0.1", 0))
     address, answering = listener.getsockname(), asyncio.Event()
     supervisor = Supervisor(
-        listener, bundle, os.environ, workers=workers, drain_seconds=20, program=STUB
+        listener,
+        bundle,
+        os.environ,
+        workers=workers,
+        start_seconds=SECONDS,
+        drain_seconds=20,
+        program=STUB,
     )
     async with asyncio.timeout(SECONDS):
         run = asyncio.create_task(supervisor.run(answering.set))
@@ -75,15 +82,68 @@ async def running(bundle: Path, workers: int = 1, code: int = 0) -> AsyncIterato
             assert await run == code
 
 
+def first_start(bundle: Path, *, start_seconds: float) -> int:
+    """Return the exit code of a supervisor whose first worker does not become ready."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        supervisor = Supervisor(
+            listener,
+            bundle,
+            os.environ,
+            workers=3,
+            start_seconds=start_seconds,
+            drain_seconds=20,
+            program=STUB,
+        )
+        return asyncio.run(supervisor.run(lambda: None))
+
+
+def test_a_first_worker_whose_start_hangs_ends_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (bundle_of(tmp_path / "b", "one") / "slow").touch()
+    assert first_start(tmp_path / "b", start_seconds=0.1) == 1
+    assert "was ended, as its start took too long before it was ready; nobody" in caplog.text
+
+
+def test_a_worker_whose_start_hangs_is_said_counted_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check() -> None:
+        async with running(folder := bundle_of(tmp_path / "b", "one"), workers=2) as server:
+            (folder / "slow").touch()
+            server.supervisor._start_seconds = 0.1
+            os.kill((await server.ask())[0], signal.SIGKILL)
+            await server.until("its start took too long", caplog)
+            assert (await server.values())["scda_worker_restarts_totalslow_start"] >= 1
+            assert (await server.ask())[1] == "one"  # of the other one
+            server.supervisor._start_seconds = SECONDS
+            (folder / "slow").unlink()
+            while (await server.values())["scda_workers"] < 2:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(check())
+
+
+def test_a_bundle_whose_loading_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with running(folder := bundle_of(tmp_path / "b", "one")) as server:
+            server.supervisor._start_seconds = 0.1
+            (folder / "hang").touch()
+            with pytest.raises(GateError, match=r"one is kept: .* not loaded within 0\.1 seconds"):
+                await server.supervisor.reload()
+            assert (await server.ask())[1] == "one"
+            (folder / "hang").unlink()
+            server.supervisor._start_seconds = SECONDS
+            assert await server.supervisor.reload() == "one"
+
+    asyncio.run(check())
+
+
 def test_a_first_worker_that_cannot_start_ends_the_server_with_its_code(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (bundle_of(tmp_path / "b", "one") / "fail").write_text("5")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        supervisor = Supervisor(
-            listener, tmp_path / "b", os.environ, workers=3, drain_seconds=20, program=STUB
-        )
-        assert asyncio.run(supervisor.run(lambda: None)) == 5
+    assert first_start(tmp_path / "b", start_seconds=SECONDS) == 5
     assert capfd.readouterr().err == "stub: cannot start\n"  # once, and not once per worker
 
 
@@ -192,6 +252,32 @@ def test_a_system_that_starts_no_process_is_tried_again_as_long_as_somebody_answ
     asyncio.run(check())
     assert "cannot be started: Resource temporarily unavailable" in caplog.text
     assert "nobody answers, and the server ends" in caplog.messages[-1]
+
+
+def test_a_worker_that_is_being_started_counts_where_another_one_cannot_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers, and the system has one process left."""
+    start, asked = asyncio.create_subprocess_exec, list[asyncio.Event]()
+
+    async def one_left(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        asked.append(asyncio.Event())
+        if len(asked) == 2:
+            raise BlockingIOError("Resource temporarily unavailable")
+        if len(asked) == 1:
+            await asked[0].wait()
+        return await start(*words, **options)
+
+    async def check() -> None:
+        async with running(bundle_of(tmp_path / "b", "one"), workers=2) as server:
+            monkeypatch.setattr(asyncio, "create_subprocess_exec", one_left)
+            for victim in list(server.supervisor._alive):
+                os.kill(victim.pid, signal.SIGKILL)
+            await server.until("0 of 2 workers answer; the next start is in 1 sec", caplog)
+            asked[0].set()
+            assert (await server.ask())[1] == "one"
+
+    asyncio.run(check())
 
 
 def test_a_hang_up_switches_all_workers_or_none(

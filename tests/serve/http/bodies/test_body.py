@@ -67,10 +67,10 @@ def test_slow_bodies_take_no_place_in_the_queue(predictor: Predictor) -> None:
 @pytest.mark.usefixtures("discards_little")
 def test_the_bodies_of_all_requests_together_are_bounded(predictor: Predictor) -> None:
     """Ten uploads of half the limit each, which wait for their last byte."""
-    app, last = app_for(predictor, max_bytes=100_000, max_held_bytes=1), asyncio.Event()
+    app, last = app_for(predictor, max_bytes=200_000, max_held_bytes=1), asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
-        yield bytes(60_000)
+        yield bytes(120_000)
         await last.wait()
         yield b"x"
 
@@ -82,7 +82,7 @@ def test_the_bodies_of_all_requests_together_are_bounded(predictor: Predictor) -
                 await asyncio.sleep(0.01)
             for refused in [upload.result() for upload in uploads if upload.done()]:
                 assert code_of(refused) == "unavailable"
-                assert "fill the 200,000 bytes" in refused.json()["error"]["message"]
+                assert "fill the 400,000 bytes" in refused.json()["error"]["message"]
                 assert refused.headers["retry-after"] == "1"
             # What is small still fits.
             assert (await client.post("/v1/predict", content=RED)).status_code == 200

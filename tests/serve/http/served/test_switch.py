@@ -150,6 +150,18 @@ def test_a_bundle_that_cannot_be_served_leaves_the_served_one(
     run(app_of(first), steps)
 
 
+def test_what_is_discarded_while_it_is_loaded_is_not_kept(bundles: tuple[Path, Path]) -> None:
+    async def steps(client: httpx.AsyncClient, models: ModelSwitch) -> None:
+        loading = asyncio.create_task(models.prepare(bundles[1]))
+        await asyncio.sleep(0)
+        models.discard()
+        with pytest.raises(UsageError, match="was discarded before it was loaded"):
+            await loading
+        assert models._prepared is None
+
+    run(app_of(bundles[0]), steps)
+
+
 def test_what_is_discarded_is_not_served(bundles: tuple[Path, Path]) -> None:
     async def steps(client: httpx.AsyncClient, models: ModelSwitch) -> None:
         prepared = await models.prepare(bundles[1])

@@ -71,6 +71,8 @@ def test_what_does_not_begin_in_time_never_does() -> None:
             await held.on(threads, "impatient", begin_by=0.0)
         held.may_end.set()
         await first
+        with pytest.raises(TimeoutError):  # also where a thread is free
+            await held.on(threads, "late", begin_by=0.0)
         await held.on(threads, "last")
         assert held.begun == ["first", "last"]
 
