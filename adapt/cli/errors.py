@@ -49,19 +49,36 @@ def run(app: typer.Typer) -> NoReturn:
         settle_streams()
         if "--verbose" not in sys.argv:
             silence_libraries()
-    signal.signal(signal.SIGTERM, _terminate)
     # The processes of torchrun stop after the same step, for which it allows them more time.
     shared = "LOCAL_RANK" in os.environ
     with nullcontext() if shared else ended_within(_GRACE_SECONDS, _say_terminated):
         try:
+            _hear_signals()
             code = _exit_code(lambda: _flushed(app))
+            if ours:
+                _stop_hearing()
         except (KeyboardInterrupt, Terminated) as error:  # while another error was being told
             code = _exit_code(partial(_raise, error))
+            if ours:
+                _stop_hearing()
         if code == ExitCode.TERMINATED and ours and not shared:
             # All is cleaned up. To take down what libraries loaded lasts seconds on a busy
             # machine, while no other thread can run.
             os._exit(code)
     sys.exit(code)
+
+
+def _hear_signals() -> None:
+    """Let SIGTERM and Ctrl-C be exceptions; before and after, they end the process at once."""
+    signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `scda.adapt.__main__` left it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _stop_hearing() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _raise(error: BaseException) -> NoReturn:
@@ -97,9 +114,18 @@ def _exit_code(command: Callable[[], int]) -> int:
     except OSError as error:  # a full disk, a read-only folder
         return _fail(ExitCode.USAGE, f"{error.filename or 'output'}: {error.strerror or error}")
     except Exception as error:  # only an internal error gets this far
-        return _crash(error)
+        stop = _signal_behind(error)
+        return _exit_code(partial(_raise, stop)) if stop else _crash(error)
     # Typer, too, answers Ctrl-C with this code.
     return _fail(code, f"interrupted{_advice()}") if code == ExitCode.INTERRUPTED else code
+
+
+def _signal_behind(error: BaseException) -> BaseException | None:
+    """Return what a signal raised: a library stopped while it loads may turn it into its own."""
+    before = error.__cause__ or error.__context__
+    if before is None or isinstance(before, KeyboardInterrupt | Terminated):
+        return before
+    return _signal_behind(before)
 
 
 def _terminate(number: int, frame: Any) -> None:
