@@ -180,6 +180,18 @@ def test_a_killed_actor_loses_nothing(
     assert rows(dataset(tmp_path / "rows").to_table()) == rows(local)
 
 
+def let_start_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the decoding processes of workers run the sitecustomize.py of a folder."""
+
+    class AmongDeadlyOnes(PartLabeller):
+        def __init__(self, plan: WorkerPlan) -> None:
+            paths = filter(None, [os.environ.get("PYTHONPATH")])
+            os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *paths])
+            super().__init__(plan)
+
+    monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
+
+
 @pytest.mark.usefixtures("cluster")
 def test_a_file_that_kills_what_decodes_it_is_a_row(
     predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -189,13 +201,7 @@ def test_a_file_that_kills_what_decodes_it_is_a_row(
     names = tmp_path / "names"
     names.write_text(f"{photos}/sub/00.jpg\n{tmp_path}/die.jpg\nfile://{photos}/sub/01.jpg\n")
 
-    class AmongDeadlyOnes(PartLabeller):
-        def __init__(self, plan: WorkerPlan) -> None:
-            paths = filter(None, [os.environ.get("PYTHONPATH")])
-            os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *paths])
-            super().__init__(plan)
-
-    monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
+    let_start_with(tmp_path, monkeypatch)
     label_on_ray(predictor, [], [str(tmp_path / "rows")], files_from=str(names))
     said = {row["path"]: row for row in dataset(tmp_path / "rows").to_table().to_pylist()}
     assert [row["error_code"] for _, row in sorted(said.items())].count(None) == 2
@@ -216,13 +222,7 @@ def test_a_file_that_always_kills_its_worker_is_a_row_and_the_others_keep_theirs
     folder = shutil.copytree(photos, tmp_path / "photos")
     (folder / "die.jpg").write_bytes(b"die")
 
-    class AmongDeadlyOnes(PartLabeller):
-        def __init__(self, plan: WorkerPlan) -> None:
-            paths = filter(None, [os.environ.get("PYTHONPATH")])
-            os.environ["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *paths])
-            super().__init__(plan)
-
-    monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
+    let_start_with(tmp_path, monkeypatch)
     given: dict[str, Any] = {"batch_size": 2}
     summary = label_on_ray(predictor, [str(folder)], [str(tmp_path / "rows")], **given)
     assert summary.num_files == 45
