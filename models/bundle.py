@@ -112,7 +112,7 @@ def write_bundle(draft: Path, folder: Path, **contents: Any) -> Manifest:
         for path in draft.iterdir():
             shutil.move(path, new / path.name)
         text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=True, allow_nan=False)
-        (new / MANIFEST).write_text(text)
+        (new / MANIFEST).write_text(text, "utf-8")
     return manifest
 
 

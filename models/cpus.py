@@ -79,10 +79,10 @@ def _quota(group: Path) -> float | None:
     """Return the quota of a control group in CPUs, or None if it has none."""
     try:
         if (group / "cpu.max").is_file():
-            quota, period = (group / "cpu.max").read_text().split()
+            quota, period = (group / "cpu.max").read_text("ascii").split()
         else:
-            quota = (group / "cpu.cfs_quota_us").read_text()
-            period = (group / "cpu.cfs_period_us").read_text()
+            quota = (group / "cpu.cfs_quota_us").read_text("ascii")
+            period = (group / "cpu.cfs_period_us").read_text("ascii")
         cpus = int(quota) / int(period)  # `max` and -1 mean no quota
     except (OSError, ValueError, ZeroDivisionError):
         return None
@@ -91,6 +91,7 @@ def _quota(group: Path) -> float | None:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return file.read_text().splitlines()
-    except (OSError, ValueError):  # not on Linux
+        text = os.fsdecode(file.read_bytes())  # a mount may have a name in any encoding
+    except OSError:  # not on Linux
         return []
+    return text.removesuffix("\n").split("\n")

@@ -22,5 +22,5 @@ def _limits() -> list[int]:
     for group in control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             with suppress(OSError, ValueError):  # `max` means no limit
-                found.append(int((group / name).read_text()))
+                found.append(int((group / name).read_text("ascii")))
     return [limit for limit in found if limit > 0]

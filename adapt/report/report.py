@@ -128,11 +128,11 @@ def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None)
     )
     environment.filters["printable"] = printable
     folder = Path(__file__).parent
-    script = (folder / "report.js").read_text()
+    script = (folder / "report.js").read_text("utf-8")
     rounds = [record for record in run.records if "unknown_share" in record]
     rejected = read_rejected(run.folder.rejected)
     return environment.get_template("report.html").render(
-        style=(folder / "report.css").read_text(),
+        style=(folder / "report.css").read_text("utf-8"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         manifest=run.manifest,

@@ -98,7 +98,7 @@ class RunFolder:
 
     def append(self, record: dict[str, Any]) -> None:
         """Add a line to metrics.jsonl."""
-        with name_errors(self.metrics), self.metrics.open("a") as file:
+        with name_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
             file.flush()
 
@@ -110,7 +110,7 @@ class RunFolder:
             GateError: If it is damaged.
         """
         try:
-            lines = self.metrics.read_text().splitlines()
+            lines = self.metrics.read_text("utf-8").splitlines()
         except OSError:
             missing = f"{self.root}: found no metrics.jsonl; expected the folder of a run"
             raise UsageError(missing) from None

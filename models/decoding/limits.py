@@ -82,5 +82,7 @@ def _set_limit(name: str, value: int) -> None:
 def _address_space() -> int:
     """Return the size of this process's address space in bytes, or 0 where it is not known."""
     with suppress(OSError, ValueError, IndexError):
-        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path("/proc/self/statm").read_text("ascii").split()[0]) * os.sysconf(
+            "SC_PAGE_SIZE"
+        )
     return 0

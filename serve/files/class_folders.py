@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,9 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 def folder_name(label: str) -> str:
     """Return a folder name for a label that every file system accepts and no scan skips."""
-    name = _UNSAFE.sub("_", label).encode()[:_MAX_BYTES].decode(errors="ignore").strip(" .")
+    encoding = sys.getfilesystemencoding()  # what it lacks becomes a question mark: not safe, too
+    text = label.encode(encoding, "replace").decode(encoding)
+    name = _UNSAFE.sub("_", text).encode()[:_MAX_BYTES].decode(errors="ignore").strip(" .")
     # A leading dot would hide the folder; Windows reserves some names for devices.
     return f"{name}_" if _RESERVED.fullmatch(name) else name or "_"
 

@@ -181,7 +181,7 @@ class Metrics:
 def resident_memory() -> float:
     """Return the memory that this process holds, in bytes; 0 where the system does not tell."""
     try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except OSError:
         return 0.0
     return float(pages * os.sysconf("SC_PAGE_SIZE"))

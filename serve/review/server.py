@@ -62,7 +62,8 @@ def _redirect_file(address: str) -> Iterator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="scda-review-") as folder:
         file = Path(folder) / "review.html"
-        file.write_text(f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">')
+        page = f'<!doctype html><meta http-equiv="refresh" content="0;url={address}">'
+        file.write_text(page, "utf-8")
         yield file.as_uri()
 
 

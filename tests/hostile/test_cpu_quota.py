@@ -24,7 +24,8 @@ class Machine:
 
     def mount(self, *lines: str, root: str = "/") -> None:
         text = "\n".join(line.format(at=self.tree, root=root) for line in lines)
-        (self.proc / "mountinfo").write_text(f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n{text}\n")
+        text = f"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n{text}\n"
+        (self.proc / "mountinfo").write_bytes(os.fsencode(text))
 
     def groups(self, *lines: str) -> None:
         (self.proc / "cgroup").write_text("\n".join(lines) + "\n")
@@ -119,3 +120,11 @@ def test_a_group_that_is_not_below_the_mount_has_the_quota_of_the_mount(
     machine.quota("", "900000 100000")
     machine.tree.with_name("outside").mkdir()
     assert cpus.usable_cpus() == 9
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", "a\x85b", "a\x0bb", "a\u2028b", "a\x1cb"])
+def test_a_disk_of_any_name_hides_no_quota(machine: Machine, name: str) -> None:
+    machine.mount(f"34 25 8:2 / /media/{name} rw - vfat /dev/sdb1 rw", V2)
+    machine.groups(f"0::/{SYSTEMD}")
+    machine.quota(SYSTEMD, "400000 100000")
+    assert cpus.usable_cpus() == 4
