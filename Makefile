@@ -4,20 +4,30 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Tiny models: on a busy machine, threads that wait for each other cost minutes.
 ONE_THREAD := OMP_NUM_THREADS=1
+# Every program that a test starts would compile the libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chromium demo docs test test-slow fix wheel bento clean
+.PHONY: chromium demo docs lint test tests test-slow types fix wheel bento clean
 
 # --overwrite: a demo of an earlier try is replaced.
 demo: $(STAMP)
 	$(BIN)/scda-adapt demo --out demo --overwrite
 
-test: $(STAMP) chromium
+# Types and pages are checked beside the tests; what they find stands among the lines of the tests,
+# and `make` ends with the name of each check that failed.
+test: $(STAMP) chromium lint
+	$(MAKE) --no-print-directory --keep-going --jobs 2 tests types docs
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	cd typings && ../$(BIN)/lint-imports --no-logo --no-cache ../pyproject.toml
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+tests: $(STAMP) chromium
 	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+
+types: $(STAMP)
+	$(BIN)/mypy
 
 # A warning is an error.
 docs: $(STAMP)
@@ -47,7 +57,10 @@ bento: wheel
 clean:
 	rm -rf build dist wheels demo *.egg-info
 
+# An old pip reads the indexes for twice as long. Most modules of the libraries are never imported;
+# to compile them all would take a minute.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --editable '.[train,gpu,dev]'
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --no-compile --editable '.[train,gpu,dev]'
 	touch $(STAMP)
