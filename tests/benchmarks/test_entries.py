@@ -28,7 +28,7 @@ def test_every_module_is_an_entry() -> None:
         assert 'if __name__ == "__main__":' in (FOLDER / f"{name}.py").read_text(), name
 
 
-@pytest.mark.parametrize("name", ["officehome", "ksweep", "label_memory"])
+@pytest.mark.parametrize("name", ["ksweep", "label_memory"])
 def test_a_script_is_the_module(name: str, tmp_path: Path) -> None:
     as_script = help_of(str(FOLDER / f"{name}.py"), cwd=tmp_path)
     assert "usage" in as_script
