@@ -313,7 +313,14 @@ def test_demo_never_replaces_what_is_no_demo(scda: Scda, tmp_path: Path) -> None
     refused(scda("demo", "--out", tmp_path, "--overwrite"), 2, "is not a demo")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        # In process, test_algorithm.py stops runs with both.
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_stops_a_run_that_can_go_on(
     tiny: TinyData, tmp_path: Path, number: int, code: int
 ) -> None:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from scda.adapt.cli.main import main
 from scda.adapt.data.job import Job
 from scda.adapt.pipeline.run import train
 from scda.adapt.runs.folder import RunFolder
@@ -280,15 +281,20 @@ def test_the_end_of_another_process_is_reported_in_one_line() -> None:
 TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "rounds": 1}
 
 
-def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subprocess.Popen[str]:
+def words_of(tiny: TinyData, out: Path, **changes: Any) -> list[str]:
+    """The words of `scda-adapt` for a run."""
     config = dataclasses.asdict(tiny.job(out, workers=1, **changes).config)
     file = out.with_suffix(".toml")
     # TOML's values are written as JSON's are.
     file.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items()))
     paths = {"source": tiny.source, "target": tiny.target, "out": out, "cache": tiny.cache}
     words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
+    return ["train", *words, "--config", str(file)]
+
+
+def torchrun(words: Sequence[str]) -> subprocess.Popen[str]:
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", "scda.adapt", "train", *words, "--config", str(file), *options]
+    command = [*launch, "-m", "scda.adapt", *words]
     return subprocess.Popen(
         [sys.executable, "-m", *command],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -298,17 +304,29 @@ def torchrun(tiny: TinyData, out: Path, *options: str, **changes: Any) -> subpro
     )
 
 
-def finished(run: subprocess.Popen[str]) -> tuple[str, str]:
-    said, told = run.communicate(timeout=LONGEST_SECONDS)
-    assert run.returncode == 0, told
-    return said, told
+def command(words: Sequence[str], folder: Path) -> int:
+    """Run the command line in this process; what it writes is kept in files of the folder."""
+    for stream, name in ((1, "said"), (2, "told")):
+        file = folder / f"{name}-{distributed.rank()}"
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+    sys.argv = ["scda-adapt", *words]
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
 
 
 def test_a_head_on_features_comes_out_the_same(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
 ) -> None:
     # Both processes compute features; the cache of other tests is not used.
-    said, told = finished(torchrun(tiny, tmp_path / "two", "--cache", str(tmp_path / "cache")))
+    words = [*words_of(tiny, tmp_path / "two"), "--cache", str(tmp_path / "cache")]
+    codes = in_two(partial(command, words, tmp_path))
+    said, told = (
+        "".join((tmp_path / f"{name}-{rank}").read_text() for rank in range(2))
+        for name in ("said", "told")
+    )
+    assert codes == [0, 0], told
     assert read_manifest(tmp_path / "two" / "bundle").id == read_manifest(tiny_run / "bundle").id
     assert said.count("bundle: ") == 1
     assert told.count("source: 60 images of 3 classes") == 1
@@ -320,7 +338,7 @@ def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
     one, two = tmp_path / "one", tmp_path / "two"
     trained(tiny.job(one, workers=1, **TUNED))
 
-    stopped = torchrun(tiny, two, **TUNED)
+    stopped = torchrun(words_of(tiny, two, **TUNED))
     until(lambda: '"during": 1' in metrics_of(two), stopped)
     stopped.send_signal(signal.SIGTERM)
     told = stopped.communicate(timeout=LONGEST_SECONDS)[1]
