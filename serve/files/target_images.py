@@ -157,7 +157,8 @@ def read_rows(file: BinaryIO) -> list[TargetImage]:
         GateError: If a path leads outside, or the file is damaged.
     """
     try:
-        table = pq.read_table(file)
+        with pq.ParquetFile(file) as opened:  # `read_table` imports pandas where it is installed
+            table = opened.read()
         names = [field.name for field in fields(TargetImage) if field.name in table.column_names]
         strange = [name for name in names if not _is_whole(table[name], name)]
         images = [TargetImage(**row) for row in table.select(names).to_pylist() if not strange]

@@ -11,8 +11,7 @@ from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import UsageError
 from scda.serve.http.logs import configure_logging
 from scda.serve.http.settings import Settings, unknown_settings
-from scda.serve.workers.connections import allowed_connections
-from scda.serve.workers.listening import is_local, listen, url_of
+from scda.serve.workers.listening import allowed_connections, is_local, listen, url_of
 from scda.serve.workers.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from scda.serve.http.settings import Settings
 
 logger = logging.getLogger(__name__)
 TOLD = 64  # connections above the limit that are answered; further ones are cut off
-_OTHER_FILES = 192  # of a worker: those that are told, the model's, the decoding processes' ...
 _LOG_SECONDS = 60.0  # between two lines about connections that were refused
 
 
@@ -80,19 +79,3 @@ class Connections:
         if now >= self._next_line:
             self._next_line = now + _LOG_SECONDS
             logger.warning(line)
-
-
-def allowed_connections(wanted: int) -> int:
-    """Let this process and its workers open so many connections; return how many they may.
-
-    Each needs an open file, and what a system allows at first is often 1,024.
-    """
-    import resource  # not on Windows
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    files = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    return max(1, files - _OTHER_FILES)

@@ -1,4 +1,4 @@
-"""The listening socket of the server, and the address that people are told."""
+"""The listening socket of the server, its address, and how many connections a system allows."""
 
 import ipaddress
 import socket
@@ -6,6 +6,7 @@ import socket
 from scda.models.errors import UsageError
 
 BACKLOG = 2048  # connections that wait for a worker
+_OTHER_FILES = 192  # of a worker: connections that are told no, the model, decoding processes ...
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -45,6 +46,22 @@ def is_local(listener: socket.socket) -> bool:
     """Return whether only this machine reaches the socket."""
     host = listener.getsockname()[0]
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+
+
+def allowed_connections(wanted: int) -> int:
+    """Let this process and its workers open so many connections; return how many they may.
+
+    Each needs an open file, and what a system allows at first is often 1,024.
+    """
+    import resource  # not on Windows
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    files = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(1, files - _OTHER_FILES)
 
 
 def _joined(host: str, port: int) -> str:

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.bundles import picture
+from tests.bundles import make_bundle, picture
 
 FOLDER = Path(__file__).parents[2]
 FILES = [*(FOLDER / "models").glob("[!_]*.py"), *(FOLDER / "serve").rglob("[!_]*.py")]
@@ -39,6 +39,22 @@ for name in {MODULES}:
     print(name, sorted({{"torch", "torchvision", "scda.adapt"}} & sys.modules.keys()))
 """
     assert run(code).splitlines() == [f"{name} []" for name in MODULES]
+
+
+def test_a_server_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
+    """The command starts its first worker before anything else, and a worker needs no pandas."""
+    bundle = make_bundle(tmp_path / "bundle", targets={"a.jpg": "red"})
+    code = """
+import sys
+import scda.serve.workers.command
+print({"faiss", "fastapi", "onnxruntime", "prometheus_client", "pyarrow"} & sys.modules.keys())
+from pathlib import Path
+from scda.serve.http.application import load_app
+from scda.serve.http.settings import Settings
+assert load_app(Settings(bundle=Path(sys.argv[1]))).state.models.current.target_index
+print({"pandas", "pyarrow.dataset"} & sys.modules.keys())
+"""
+    assert run(code, bundle).splitlines() == ["set()", "set()"]
 
 
 def test_no_module_needs_one_that_windows_lacks() -> None:

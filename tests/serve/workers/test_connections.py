@@ -9,12 +9,8 @@ from scda.models.predictor import Predictor
 from scda.serve.http.errors import STATUS, RequestError
 from scda.serve.http.metrics import Metrics
 from scda.serve.http.settings import Settings
-from scda.serve.workers.connections import (
-    TOLD,
-    Connections,
-    TooManyError,
-    allowed_connections,
-)
+from scda.serve.workers.connections import TOLD, Connections, TooManyError
+from scda.serve.workers.listening import allowed_connections
 from tests.serve.workers.test_protocol import GET, answer, ask, metrics, refusal, run, serving
 
 A, B, PROXY = "10.0.0.1", "10.0.0.2", "10.9.9.9"
