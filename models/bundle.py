@@ -95,7 +95,7 @@ class Manifest:
         contents["preprocessing"] = self.preprocessing.to_json()
         for name in _LATER:
             value = getattr(self, name)
-            contents[name] = value and dataclasses.asdict(value)
+            contents[name] = value and _known(dataclasses.asdict(value))
         return _present(contents)
 
 
@@ -301,6 +301,11 @@ def _class_info(entry: dict[str, Any]) -> ClassInfo:
 
 def _names(kind: type[Manifest | ClassInfo]) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
+
+
+def _known(contents: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None, since an older bundle lacks them."""
+    return {name: value for name, value in contents.items() if value is not None}
 
 
 def _present(contents: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import typer
 
 from scda.adapt.cli.demo import demo
 from scda.adapt.cli.doctor import doctor
+from scda.adapt.cli.drift import drift
 from scda.adapt.cli.errors import run
 from scda.adapt.cli.evaluate import evaluate
 from scda.adapt.cli.inspect import inspect
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 for command in (
     *(train, label, serve),
-    *(evaluate, review, names, promote),
+    *(evaluate, drift, review, names, promote),
     *(inspect, report, doctor, demo),
 ):
     app.command()(command)

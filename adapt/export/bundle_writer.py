@@ -24,7 +24,7 @@ from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
 from scda.models.networks.network import PixelClassifier
 from scda.models.preprocess import Pixels
-from scda.models.target_figures import TargetFigures
+from scda.models.target_figures import HeldOut, TargetFigures
 from scda.models.trust import Trust
 
 EXEMPLARS = 12  # number of images per class
@@ -44,6 +44,7 @@ def make_bundle(
     target: Images,
     status: tuple[str, ...],
     trust: Trust | None = None,
+    held_out: HeldOut | None = None,
     run: dict[str, Any],
     neighbours: bool,
 ) -> Manifest:
@@ -57,6 +58,7 @@ def make_bundle(
         target: Target files in the order of the target features.
         status: `ok`, or the statuses of the run's findings.
         trust: Estimate of the run's accuracy.
+        held_out: What a model answers for images that it was not trained on.
         run: Facts about the run, kept in bundle.json outside the id.
         neighbours: Whether the bundle contains the target's features.
 
@@ -89,16 +91,17 @@ def make_bundle(
             status=status,
             trust=trust,
             calibration=final.calibration,
-            on_target=_figures(final),
+            on_target=_figures(final, held_out),
             run=run,
         )
 
 
-def _figures(final: FinalModel) -> TargetFigures:
+def _figures(final: FinalModel, held_out: HeldOut | None) -> TargetFigures:
     return TargetFigures(
         images=len(final.predicted),
         outlier_share=round(float(final.outliers.mean()), _DIGITS),
         mean_confidence=round(float(final.probabilities.max(axis=1).mean()), _DIGITS),
+        held_out=held_out,
     )
 
 

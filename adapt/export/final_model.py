@@ -45,14 +45,22 @@ class FinalModel:
     @property
     def target_distances(self) -> Points:
         """The distance of every target image to every centroid, (M, C), 1 - cosine."""
-        cosines = normalised(self.features) @ self.centroids.T
-        return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
+        return self.distances_of(self.features)
 
     @property
     def outliers(self) -> NDArray[np.bool_]:
         """Whether a target image is farther from every class than 99% of its images, (M,)."""
+        return self.are_outliers(self.target_distances)
+
+    def distances_of(self, features: Points) -> Points:
+        """Return the distances of features (N, D) to every centroid, (N, C), 1 - cosine."""
+        cosines = normalised(features) @ self.centroids.T
+        return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
+
+    def are_outliers(self, distances: Points) -> NDArray[np.bool_]:
+        """Return which images with these distances (N, C) are outliers, (N,)."""
         radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in self.distances]
-        return np.asarray((self.target_distances > np.array(radii)).all(axis=1))
+        return np.asarray((distances > np.array(radii)).all(axis=1))
 
     @property
     def class_ids(self) -> list[str]:

@@ -26,6 +26,7 @@ from scda.adapt.discovery.findings import statuses
 from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.export.bundle_writer import make_bundle
 from scda.adapt.export.final_model import FinalModel, final_model
+from scda.adapt.export.rehearsal import LEAST, rehearse
 from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
@@ -46,6 +47,7 @@ from scda.models.cpus import num_workers
 from scda.models.errors import GateError
 from scda.models.files import printable
 from scda.models.networks.backbones import Backbone
+from scda.models.target_figures import HeldOut
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     _write_map(run, final)
     absent = absent_classes(adapted.outcome)
     findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))
+    held_out = _rehearse(run, adapted)
     run.reporter.say("exporting the model, and comparing the export with it")
     return make_bundle(
         folder.bundle,
@@ -229,6 +232,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         target=data.target_images,
         status=statuses(adapted.findings),
         trust=adapted.trust,
+        held_out=held_out,
         run={
             "config": dataclasses.asdict(config),
             "notes": [str(finding) for finding in findings],
@@ -238,6 +242,15 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         },
         neighbours=config.neighbours,
     )
+
+
+def _rehearse(run: _Run, adapted: Adapted) -> HeldOut | None:
+    """Return what images that a model was not trained on look like, to compare streams with."""
+    if run.job.config.finetune != "none" or adapted.failure or len(run.data.target) < LEAST:
+        return None
+    run.reporter.say("holding out a fifth of the target, to learn how far new images lie")
+    with threadpool_limits(1):
+        return rehearse(run.data.source, run.data.target, run.job.config)
 
 
 def _reject_lost(run: _Run) -> list[Rejected]:

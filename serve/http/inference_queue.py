@@ -142,7 +142,7 @@ class InferenceQueue:
         except Exception as error:  # this image alone: the batcher has retried it by itself
             logger.error("the model failed on an image", exc_info=error)
             return ImageError("internal", "internal error: the model failed on this image")
-        self._metrics.images.count(inference.prediction)
+        self._metrics.count(inference.prediction)
         return inference
 
     async def _prepare(self, model: ServedModel, asker: Asker, data: bytes) -> Prepared:

@@ -16,6 +16,7 @@ from scda.models.bundle import Manifest
 from scda.models.names import UNKNOWN, Names
 from scda.models.predictor import Prediction
 from scda.serve.http.instruments import Instruments, as_text
+from scda.serve.http.served.drift import DriftMetrics
 from scda.serve.http.snapshots import Snapshot, add
 
 _SHARES = tuple(tenth / 10 for tenth in range(1, 11))
@@ -151,6 +152,7 @@ class Metrics:
         requests: Those of requests.
         images: Those of images.
         model: Those of the served model.
+        drift: Whether the answers differ from those for the model's own target.
     """
 
     def __init__(
@@ -166,11 +168,21 @@ class Metrics:
         """
         make = Instruments()
         self.requests, self.images = RequestMetrics(make, codes), ImageMetrics(make)
-        self.model = ModelMetrics(make)
+        self.model, self.drift = ModelMetrics(make), DriftMetrics(make)
         memory = make.gauge("resident_memory_bytes", "Memory of the workers, as in RSS.")
         memory.set_function(resident_memory)
         self.snapshot: Callable[[], Snapshot] = make.snapshot  # of this process
         self._snapshots = snapshots
+
+    def count(self, answer: Prediction) -> None:
+        """Count an image with a prediction."""
+        self.images.count(answer)
+        self.drift.add(answer)
+
+    def show_expected(self, manifest: Manifest, names: Names) -> None:
+        """Show what is expected of a model under its names, and compare answers with it."""
+        self.model.show_expected(manifest, names)
+        self.drift.begin(manifest, names)
 
     async def respond(self) -> Response:
         """Return the metrics of all workers, in the text format."""

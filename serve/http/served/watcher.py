@@ -47,7 +47,7 @@ class BundleWatcher:
             self._reload_names()
         names = self._predictor.names
         if names is not self._shown:
-            self._metrics.model.show_expected(self._predictor.manifest, names)
+            self._metrics.show_expected(self._predictor.manifest, names)
             self._shown = names
         self._metrics.model.names_version.set(names.version)
         self._metrics.model.names_refused.set(bool(self._refused))

@@ -24,6 +24,7 @@ COMMANDS = (
     "label",
     "serve",
     "evaluate",
+    "drift",
     "review",
     "names",
     "promote",

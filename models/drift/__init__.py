@@ -1,0 +1,1 @@
+"""Whether a stream of images differs from the target that a model was trained on."""

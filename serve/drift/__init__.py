@@ -1,0 +1,1 @@
+"""The outputs of a labelling against what the model was trained on: reading them, and the page."""
