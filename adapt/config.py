@@ -32,6 +32,13 @@ class TrainConfig:
         help="Preset that replaces defaults; those shown are of robust.",
     )
 
+    after: str = option(
+        "",
+        panel="Configuration",
+        metavar="OLD",
+        help="Earlier run or bundle whose classes keep their ids and names.",
+    )
+
     backbone: str = option(
         "efficientnet_lite0",
         panel="Model",

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from scda.models import fields
 from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
+from scda.models.previous import Previous
 from scda.models.run_facts import check_facts
 from scda.models.target_figures import TargetFigures
 from scda.models.trust import Calibration, ClassTrust, Trust
@@ -26,9 +27,11 @@ SCHEMA_VERSION = 1
 MANIFEST, NAMES = "bundle.json", "names.json"
 MODEL, CLUSTERS, PARITY = "model.onnx", "clusters.faiss", "parity.npz"
 NEIGHBOURS, NEIGHBOUR_ROWS = "neighbours.faiss", "neighbours.parquet"
+MEMORY = "memory.npz"  # missing in an older bundle
 REQUIRED = (MODEL, CLUSTERS, PARITY)
 OUTLIER_QUANTILE = "q99"  # of `ClassInfo.radius`: an image farther from every class is an outlier
-_LATER = ("trust", "on_target", "calibration")  # fields that older bundles of this schema lack
+# fields that older bundles of this schema lack
+_LATER = ("trust", "on_target", "calibration", "previous")
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 
 
@@ -65,6 +68,7 @@ class Manifest:
     trust: Trust | None = None  # None in a bundle written before there was an estimate
     on_target: TargetFigures | None = None  # None in an older bundle
     calibration: Calibration | None = None  # None in an older bundle
+    previous: Previous | None = None  # None unless it was trained after another model
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -99,12 +103,15 @@ class Manifest:
         return _present(contents)
 
 
-def write_bundle(draft: Path, folder: Path, **contents: Any) -> Manifest:
+def write_bundle(
+    draft: Path, folder: Path, *, names: Mapping[str, Any] | None = None, **contents: Any
+) -> Manifest:
     """Turn the files in `draft` into a bundle at `folder`, replacing what was there.
 
     Args:
         draft: Folder with every file of the bundle except bundle.json.
         folder: Destination of the bundle.
+        names: Contents of names.json without the model's id; None writes no such file.
         contents: `Manifest`'s fields without `files` and `schema_version`.
     """
     manifest = Manifest(files=checksums(draft), **contents)
@@ -113,6 +120,9 @@ def write_bundle(draft: Path, folder: Path, **contents: Any) -> Manifest:
             shutil.move(path, new / path.name)
         text = json.dumps(manifest.to_json(), indent=1, ensure_ascii=True, allow_nan=False)
         (new / MANIFEST).write_text(text, "utf-8")
+        if names is not None:
+            text = json.dumps({**names, "model_id": manifest.id}, indent=1)
+            (new / NAMES).write_text(text, "utf-8")
     return manifest
 
 
@@ -227,7 +237,7 @@ def _parse(path: Path) -> Manifest:
 def _manifest(stored: dict[str, Any]) -> Manifest:
     fields.check_names(stored, {"id", *_names(Manifest)})
     files = fields.table(stored, "files")
-    trust, figures, calibration = (fields.optional_table(stored, name) for name in _LATER)
+    trust, figures, calibration, previous = (fields.optional_table(stored, name) for name in _LATER)
     return Manifest(
         classes=tuple(map(_class_info, fields.tables(stored, "classes"))),
         preprocessing=Preprocessing.from_json(fields.table(stored, "preprocessing")),
@@ -238,6 +248,7 @@ def _manifest(stored: dict[str, Any]) -> Manifest:
         trust=None if trust is None else Trust.from_json(trust),
         on_target=None if figures is None else TargetFigures.from_json(figures),
         calibration=None if calibration is None else Calibration.from_json(calibration),
+        previous=None if previous is None else Previous.from_json(previous),
     )
 
 

@@ -192,9 +192,10 @@ class Naming:
         for info in self.classes:
             if info.class_id == class_id:
                 return info
-        last = self.classes[-1].class_id
+        first, last = self.class_ids[0], self.class_ids[-1]
         raise UsageError(
-            f"the bundle has no class {class_id}; expected an id from known-000 to {last}"
+            f"the bundle has no class {class_id}; expected one of its {len(self.classes)} ids, "
+            f"such as {first} or {last}"
         )
 
     def _check_active(self, names: Names, class_id: str) -> None:

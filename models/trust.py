@@ -1,8 +1,9 @@
 """How far to trust a run, each class it discovered, and a confidence, without a label."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from scda.models.fields import check_names, number, numbers, texts
 
@@ -95,6 +96,14 @@ class Calibration:
 
     temperature: dict[str, float]  # of every class; 1 leaves the confidence as it is
     expected: dict[str, float]  # share of right images of a discovered class, 0 to 1
+
+    def with_ids(self, new: Mapping[str, str]) -> Self:
+        """Return the calibration with other class ids; `new` are those by the old ones."""
+        return replace(
+            self,
+            temperature={new[class_id]: value for class_id, value in self.temperature.items()},
+            expected={new[class_id]: value for class_id, value in self.expected.items()},
+        )
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Calibration":

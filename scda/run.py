@@ -1,5 +1,6 @@
 """Training from Python: `scda.train` and its result."""
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ def train(
     out: str | os.PathLike[str],
     *,
     config: TrainConfig | None = None,
+    after: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     recursive: bool = True,
     max_bytes: int = MAX_BYTES,
@@ -81,6 +83,8 @@ def train(
         out: Folder of the run; new, unless `resume` or `overwrite` is given.
         config: Configuration of the run, of a preset by `TrainConfig.from_preset`; None takes the
             defaults.
+        after: Earlier run or bundle whose classes keep their ids and names; None takes that of
+            `config`.
         cache: Folder for backbone features; None takes the user's cache folder.
         recursive: Whether to include the images of sub-folders.
         max_bytes: Largest file that is read, in bytes.
@@ -110,12 +114,15 @@ def train(
         from scda.adapt.runtime.progress import Reporter
         from scda.adapt.runtime.threads import threads_kept
         from scda.models.cache import user_cache
+    config = config or TrainConfig()
+    if after is not None:
+        config = dataclasses.replace(config, after=os.fspath(after))
     job = Job(
         source=Path(source),
         target=Path(target),
         out=Path(out),
         cache=Path(cache) if cache else user_cache() / "features",
-        config=config or TrainConfig(),
+        config=config,
         recursive=recursive,
         limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
         resume=resume,

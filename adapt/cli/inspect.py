@@ -34,6 +34,8 @@ def inspect(
             typer.echo(manifest.trust.sentence)
         if manifest.on_target:
             typer.echo(manifest.on_target.sentence)
+        for line in manifest.previous.lines if manifest.previous else ():
+            typer.echo(line)
         for info in manifest.classes:
             nearest = f"  near {info.nearest_known}" if info.nearest_known else ""
             nearest += f" ({info.trust.similarity:.2f})" if info.trust else ""

@@ -1,5 +1,6 @@
 """`scda-adapt train`: train on two folders; write a run with a bundle and a report."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,10 +93,11 @@ def train(
     with needs_extra("train"):
         from scda.adapt.data.dataset import plan
         from scda.adapt.pipeline.run import train as run_job
+        from scda.adapt.pipeline.takeover import planned_takeover
         from scda.adapt.runtime.progress import Reporter
 
     if dry_run:
-        _print_plan(plan(job), as_json=as_json)
+        _print_plan(plan(job, partial(planned_takeover, job.config)), as_json=as_json)
         return
     with Reporter(quiet=quiet, verbose=verbose) as reporter:
         trained = run_job(job, reporter)
@@ -116,13 +118,17 @@ def _print_result(trained: "TrainResult", out: Path, *, as_json: bool) -> None:
     manifest = trained.manifest
     discovered = len(manifest.classes) - manifest.num_known
     if as_json:
-        print_json({"bundle": str(out / "bundle"), "id": manifest.id, "k_star": discovered})
+        fields = {"bundle": str(out / "bundle"), "id": manifest.id, "k_star": discovered}
+        previous = manifest.to_json().get("previous")
+        print_json(fields | ({"previous": previous} if previous else {}))
     else:
         for note in manifest.run["notes"]:
             typer.echo(f"note: {note}", err=True)
         typer.echo(f"{discovered} discovered classes")
         if manifest.trust:
             typer.echo(manifest.trust.sentence)
+        if manifest.previous:
+            typer.echo("\n".join(manifest.previous.lines))
         typer.echo(f"report: {out / 'report.html'}\nbundle: {out / 'bundle'}")
     if trained.rejected:
         raise typer.Exit(ExitCode.SOME_INPUTS_FAILED)

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +62,14 @@ class Data:
     fingerprint: dict[str, Any]
 
 
-def plan(job: Job) -> dict[str, Any]:
+def plan(
+    job: Job, more: Callable[[Backbone, list[str]], dict[str, str]] = lambda backbone, digests: {}
+) -> dict[str, Any]:
     """Return the counts, configuration and warnings of a run, without decoding any image.
+
+    Args:
+        job: Folders and configuration.
+        more: Returns further lines, of the backbone and the digests of all target images.
 
     Raises:
         UsageError: If a path or an option is wrong.
@@ -72,7 +78,7 @@ def plan(job: Job) -> dict[str, Any]:
     check_job(job)
     source = scan_source(job.source, recursive=job.recursive)
     target = scan_target(job.target, recursive=job.recursive)
-    job_backbone(job.config)
+    backbone = job_backbone(job.config)
     files = [path for paths in source.classes.values() for path in paths]
     of_source, in_source = read_headers(files, job.limits)
     of_target, in_target = read_headers(target.paths, job.limits)
@@ -84,6 +90,7 @@ def plan(job: Job) -> dict[str, Any]:
         "target": f"{len(of_target)} images",
         "rejected": f"{len(rejected)} files",
         **dataclasses.asdict(job.config),
+        **more(backbone, list(of_target.values())),
         "warnings": copy_hints(
             Hashed(list(of_source), list(of_source.values()), labels),
             Hashed(list(of_target), list(of_target.values())),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.anchors import keep_apart
 from scda.adapt.discovery.assignment import assign
 from scda.adapt.discovery.counting.estimate import Curve, KEstimate
 from scda.adapt.discovery.counting.estimators import chosen_k, voting_estimators
@@ -42,7 +43,13 @@ class Discovery:
 
 
 def discover(
-    logits: Points, features: Points, backbone: Points, *, num_known: int, config: TrainConfig
+    logits: Points,
+    features: Points,
+    backbone: Points,
+    *,
+    num_known: int,
+    config: TrainConfig,
+    anchors: Ids | None = None,
 ) -> Discovery:
     """Return how many new classes the target holds, and pseudo-labels for both kinds.
 
@@ -52,6 +59,7 @@ def discover(
         backbone: Output of the backbone, (N, D_backbone).
         num_known: Number of known classes, K.
         config: Configuration of the run.
+        anchors: Classes that are to remain classes, (N,): the class of each image, or -1.
 
     Source: SCDA, Algorithm 1, Eq. 7 and 8.
     """
@@ -63,7 +71,9 @@ def discover(
         findings = (_STAND_IN,)
     if not len(candidates.implicit):
         return Discovery(0, candidates, empty_ids(), findings=(_without_candidate(config),))
-    found = cluster_candidates(candidates, features, backbone, num_known=num_known, config=config)
+    found = cluster_candidates(
+        candidates, features, backbone, num_known=num_known, config=config, anchors=anchors
+    )
     return replace(found, findings=findings + found.findings)
 
 
@@ -113,6 +123,7 @@ def cluster_candidates(
     *,
     num_known: int,
     config: TrainConfig,
+    anchors: Ids | None = None,
 ) -> Discovery:
     """Return how many classes T_im holds, one or more, and which image belongs to which.
 
@@ -122,6 +133,7 @@ def cluster_candidates(
         backbone: Output of the backbone for the whole target, (N, D_backbone).
         num_known: Number of known classes, K.
         config: Configuration of the run.
+        anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
 
     Source: SCDA, Algorithm 1, lines 3 to 9.
     """
@@ -137,6 +149,8 @@ def cluster_candidates(
     if votes:
         k_star = min(chosen_k(votes, config.k_method), config.k_max, len(candidates.implicit))
     labels = assign(space, k_star)
+    if anchors is not None and not config.k:
+        labels = keep_apart(space.implicit, labels, anchors[candidates.implicit])
     formed = int(labels.max()) + 1
     return Discovery(
         formed,

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from scda.adapt.continuity.continued import Continued
+from scda.adapt.continuity.memory import Memory
 from scda.adapt.data.image_files import Images
 from scda.adapt.export.final_model import RADII, FinalModel
 from scda.models import bundle as names
@@ -47,6 +49,8 @@ def make_bundle(
     held_out: HeldOut | None = None,
     run: dict[str, Any],
     neighbours: bool,
+    memory: Memory,
+    after: Continued | None = None,
 ) -> Manifest:
     """Write a bundle, or nothing if the exported model deviates from the trained one.
 
@@ -61,6 +65,8 @@ def make_bundle(
         held_out: What a model answers for images that it was not trained on.
         run: Facts about the run, kept in bundle.json outside the id.
         neighbours: Whether the bundle contains the target's features.
+        memory: The centroids by which a later model finds the classes again.
+        after: What the model takes over from an earlier one; None without one.
 
     Raises:
         GateError: If the parity check fails.
@@ -78,6 +84,7 @@ def make_bundle(
         if neighbours:
             write_index(build_index(final.features), draft / names.NEIGHBOURS)
             _write_neighbour_rows(draft / names.NEIGHBOUR_ROWS, final, target)
+        memory.save(draft / names.MEMORY)
         images = {"source": source, "target": target}
         classes = tuple(
             _class_info(draft, final, label, images) for label in range(len(final.centroids))
@@ -92,6 +99,8 @@ def make_bundle(
             trust=trust,
             calibration=final.calibration,
             on_target=_figures(final, held_out),
+            previous=after and after.previous,
+            names=after.names.to_json() if after and after.names.version else None,
             run=run,
         )
 

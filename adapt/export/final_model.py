@@ -1,12 +1,15 @@
 """The final model of a run: its classes in output order, and their statistics in the target."""
 
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from scda.adapt.continuity.ids import fresh_ids
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.trust.classes import trust_classes
@@ -36,6 +39,7 @@ class FinalModel:
     distances: list[Points]  # for each class: distances of its members to the centroid, 1 - cosine
     trust: list[ClassTrust]  # for each discovered class
     calibration: Calibration
+    class_ids: list[str]  # in output order
 
     @property
     def predicted(self) -> Ids:
@@ -63,15 +67,15 @@ class FinalModel:
         return np.asarray((distances > np.array(radii)).all(axis=1))
 
     @property
-    def class_ids(self) -> list[str]:
-        """The class ids in output order."""
-        return _class_ids(len(self.class_names), len(self.centroids))
-
-    @property
     def labels(self) -> list[str]:
         """The names of the classes in output order."""
         known = [printable(name) for name in self.class_names]
         return known + self.class_ids[len(known) :]
+
+    def with_ids(self, class_ids: list[str]) -> Self:
+        """Return the model with other ids of its classes, in output order."""
+        calibration = self.calibration.with_ids(dict(zip(self.class_ids, class_ids, strict=True)))
+        return replace(self, class_ids=class_ids, calibration=calibration)
 
 
 def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
@@ -99,7 +103,7 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
     ]
     near = adapted.outcome.near
     found = trust_classes(predicted, near, centroids, num_known)
-    class_ids = _class_ids(num_known, logits.shape[1])
+    class_ids = _first_ids(num_known, logits.shape[1])
     calibration = calibrate(logits.numpy(), near, class_ids, num_known, trust=adapted.trust)
     tempered = Tempered(torch.tensor([calibration.temperature[i] for i in class_ids]))
     return FinalModel(
@@ -113,12 +117,14 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         distances,
         found,
         calibration,
+        class_ids,
     )
 
 
-def _class_ids(num_known: int, num_outputs: int) -> list[str]:
-    known = [f"known-{i:03d}" for i in range(num_known)]
-    return known + [f"discovered-{i:03d}" for i in range(num_outputs - num_known)]
+def _first_ids(num_known: int, num_outputs: int) -> list[str]:
+    """Return the ids of a model that is trained after no other one."""
+    known, discovered = fresh_ids("known"), fresh_ids("discovered")
+    return [*islice(known, num_known), *islice(discovered, num_outputs - num_known)]
 
 
 def _sorted_by_size(

@@ -80,7 +80,8 @@ def adapt(
         The class of each target image, and how many classes were discovered.
 
     Raises:
-        UsageError: If shapes do not match, or the configuration trains the backbone.
+        UsageError: If shapes do not match, or the configuration trains the backbone or names an
+            earlier model.
         DataError: If a feature is not finite, or there are fewer than two classes or target images.
         GateError: If training diverges before the first round is finished.
 
@@ -98,6 +99,10 @@ def adapt(
     if config.finetune != "none":
         raise UsageError(
             f"finetune is {config.finetune!r}, which needs images; expected 'none', or scda.train"
+        )
+    if config.after:
+        raise UsageError(
+            f"after is {config.after!r}, which needs images; expected none, or scda.train"
         )
     source, target, classes = _checked(features, labels, target_features)
     with one_thread(), rng.kept():

@@ -31,6 +31,7 @@ from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
 from scda.adapt.pipeline.statistics import Chosen, choose_statistics
+from scda.adapt.pipeline.takeover import Takeover, open_takeover, with_choice
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, check_run, clear, open_run, read_config, settle_config
 from scda.adapt.runs.images_table import read_images, write_images
@@ -66,6 +67,7 @@ class _Run:
     folder: RunFolder
     data: Data
     backbone: Backbone
+    takeover: Takeover
     reporter: Reporter
     started: float  # seconds since the epoch
 
@@ -104,12 +106,14 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         folder = main(lambda: stack.enter_context(opened))
         recorded = main(lambda: _recorded(job, folder))
         data = read_data(job, source, target, backbone, reporter, recorded)
+        takeover = main(lambda: open_takeover(job.config, data, backbone, reporter))
+        recorded = main(lambda: with_choice(recorded, data, job.config))
         chosen = choose_statistics(job, data, backbone, reporter, recorded)
         data = with_features(data, chosen.source, chosen.target, chosen.backbone)
-        if main(lambda: _settle_inputs(job, folder, data, chosen)):
+        if main(lambda: _settle_inputs(job, folder, data, chosen, takeover)):
             return _finished(folder, reporter) if distributed.is_main() else None
         _warn_of_rejected(folder, data.rejected, reporter)
-        run = _Run(job, folder, data, chosen.backbone, reporter, started)
+        run = _Run(job, folder, data, chosen.backbone, takeover, reporter, started)
         adapted = _adapt(run)
         if adapted is None:
             return None
@@ -151,11 +155,14 @@ def _num_parts(job: Job, source: SourceFiles, target: TargetFiles, backbone: Bac
     return images * backbone.passes // distributed.world_size() + steps
 
 
-def _settle_inputs(job: Job, folder: RunFolder, data: Data, chosen: Chosen) -> bool:
+def _settle_inputs(
+    job: Job, folder: RunFolder, data: Data, chosen: Chosen, takeover: Takeover
+) -> bool:
     """Write what the run is made from, or compare it; return whether the run is finished."""
     if job.overwrite:
         clear(folder)  # not earlier: unusable images must not cost the previous run
-    settle_config(folder, job.config, data.fingerprint, environment(job))
+    inputs = data.fingerprint | takeover.fingerprint
+    settle_config(folder, job.config, inputs, environment(job))
     if not folder.images.is_file():
         if chosen.statistics:
             write_statistics(folder.statistics, **chosen.statistics)
@@ -190,6 +197,7 @@ def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
             data.target,
             config,
             images=_image_inputs(data, run.backbone, config),
+            anchors=run.takeover.anchors(data),
             checkpoints=run.folder.checkpoints,
             callbacks=_callbacks(run, events) if is_main else None,
         )
@@ -217,7 +225,7 @@ def _image_inputs(data: Data, backbone: Backbone, config: TrainConfig) -> ImageI
 def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     """Write tables, bundle and report."""
     folder, data, config = run.folder, run.data, run.job.config
-    final = final_model(adapted, data.class_names)
+    final, memory, after = run.takeover.finish(final_model(adapted, data.class_names), data)
     write_discovery(folder.discovery, final, data.target_images)
     _write_map(run, final)
     absent = absent_classes(adapted.outcome)
@@ -241,6 +249,8 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
             **environment(run.job),
         },
         neighbours=config.neighbours,
+        memory=memory,
+        after=after,
     )
 
 

@@ -24,7 +24,8 @@ from scda.models.files import (
 from scda.models.places import RUN_FILES, is_run
 from scda.models.run_facts import check_facts
 
-_MAY_CHANGE = ("device", "workers", "weights")  # when resuming; the backbone's id covers weights
+# When resuming; the id of the backbone covers weights, that of the earlier model covers after.
+_MAY_CHANGE = ("after", "device", "workers", "weights")
 _LONGEST = 200  # largest number of characters of a value in a message
 _LOCK_FILE = ".run.lock"
 _CHOOSE = "use --resume to continue or --overwrite to start again"

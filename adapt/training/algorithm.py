@@ -25,6 +25,7 @@ from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
 from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
+from scda.models.index import Ids
 from scda.models.networks.network import FeatureHead
 from scda.models.trust import Trust
 
@@ -49,6 +50,7 @@ def adapt(
     config: TrainConfig,
     *,
     images: Inputs | None = None,
+    anchors: Ids | None = None,
     checkpoints: Path | None = None,
     callbacks: Callbacks | None = None,
 ) -> Adapted:
@@ -59,6 +61,7 @@ def adapt(
         target: Backbone features without labels, (M, D_backbone).
         config: Configuration of the run.
         images: What the rounds train on if the backbone learns; None takes the features.
+        anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
         checkpoints: Folder to resume from and to write the state of every stage to.
         callbacks: Functions to call as the run advances.
 
@@ -70,7 +73,7 @@ def adapt(
     Source: SCDA, Algorithm 2.
     """
     rng.seed_all(config.seed)
-    domains = Domains(source, target, config, images)
+    domains = Domains(source, target, config, images, anchors)
     runner = Runner(checkpoints, callbacks or Callbacks())
     state = runner.resume(_untrained(domains, config))
     if state.stage > 0:

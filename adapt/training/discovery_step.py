@@ -47,7 +47,14 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
         decided, of_known = orphans.logits, orphans.known_logits
     if verdict or (config.novel == "no" and not config.k):
         return closed(of_known, verdict)
-    found = discover(decided, features, domains.target.numpy(), num_known=num_known, config=config)
+    found = discover(
+        decided,
+        features,
+        domains.target.numpy(),
+        num_known=num_known,
+        config=config,
+        anchors=domains.anchors,
+    )
     path = (*before.k_path, found.k_star) if before else (found.k_star,)
     return match_to_previous(replace(found, k_path=path), before)
 

@@ -13,6 +13,7 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.training.inputs import FeatureInputs, Inputs
+from scda.models.index import Ids
 from scda.models.networks.network import Whitened
 
 _LENGTH = 15.0  # of F's inputs if they are whitened
@@ -27,10 +28,16 @@ class Domains:
         backbone_target: Features of the backbone of the last stage, (M, D_backbone).
         inputs: What the rounds train on.
         num_known: Number of known classes, K.
+        anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
     """
 
     def __init__(
-        self, source: Labelled, target: Tensor, config: TrainConfig, inputs: Inputs | None = None
+        self,
+        source: Labelled,
+        target: Tensor,
+        config: TrainConfig,
+        inputs: Inputs | None = None,
+        anchors: Ids | None = None,
     ) -> None:
         """Start with the features of the frozen backbone.
 
@@ -39,7 +46,9 @@ class Domains:
             target: Features, (M, D_backbone).
             config: Configuration of the run.
             inputs: What the rounds train on; None takes the features.
+            anchors: Classes that are to remain classes; None for none.
         """
+        self.anchors = anchors
         self._frozen, self._whitens = (source, target), config.whitens
         self.source, self.target, self.backbone_target = source, target, target
         self.num_known = int(source.labels.max()) + 1

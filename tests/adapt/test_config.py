@@ -220,7 +220,7 @@ def test_what_cannot_work_is_refused_in_one_line(fields: dict[str, Any], message
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("learning_rate = 0.1", "no option 'learning_rate'; expected adversary, assignment"),
+        ("learning_rate = 0.1", "no option 'learning_rate'; expected adversary, after, assignment"),
         ('lr = "fast"', "lr is 'fast'; expected a number"),
         ("k_max = 2.5", "k_max is 2.5; expected a whole number"),
         ("k_max = true", "k_max is True; expected a whole number"),

@@ -1,0 +1,134 @@
+"""The classes of a new model under the ids and the names of an earlier one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.adapt.continuity.carry import carried_names
+from scda.adapt.continuity.changes import Change, changes, origins
+from scda.adapt.continuity.earlier import Earlier
+from scda.adapt.continuity.ids import fresh_ids
+from scda.adapt.continuity.known import KnownClasses, known_classes
+from scda.adapt.continuity.matching import Evidence, match_classes
+from scda.adapt.continuity.memory import Memory
+from scda.models.index import Ids
+from scda.models.names import Names
+from scda.models.previous import Became, Fate, Newcomer, Previous
+
+
+@dataclass(frozen=True)
+class Found:
+    """The classes that a training found, before they have ids."""
+
+    known: Sequence[str]  # labels of the known classes, in the order of their outputs
+    predicted: Ids  # (M,), output of every target image
+    digests: Sequence[str]  # (M,), SHA-256 of every target image
+    memory: Memory  # centroids of all classes
+    source: Mapping[str, str] = field(default_factory=dict)  # SHA-256 → label of source images
+
+
+@dataclass(frozen=True)
+class Continued:
+    """Ids of all classes in output order, the names they keep, and what changed."""
+
+    class_ids: list[str]
+    names: Names  # of no model yet; version 0 if there are none
+    previous: Previous
+
+
+def continued(earlier: Earlier, found: Found) -> Continued:
+    """Return the ids of the classes of a new model, and what became of those of an earlier one.
+
+    Args:
+        earlier: The earlier model.
+        found: The classes of the new one.
+    """
+    num_known, num_new = len(found.known), len(found.memory.centroids)
+    known = known_classes(earlier, found.known, found.source)
+    evidence = _evidence(earlier, found)
+    matched = match_classes(evidence, _discovered(earlier, known), np.arange(num_new) >= num_known)
+    matched[:num_known] = known.rows
+    class_ids = _ids(earlier, matched, num_known)
+    own = [*found.known, *class_ids[num_known:]]
+    kept = {class_ids[new] for new in np.flatnonzero(matched >= 0)}
+    names = carried_names(earlier, kept, dict(zip(class_ids, own, strict=True)))
+    fates = _fates(earlier, changes(evidence, _successors(earlier, matched)), class_ids, known)
+    old_ids = earlier.manifest.class_ids
+    previous = Previous(
+        id=earlier.manifest.id,
+        in_common=int(evidence.shared.sum()),
+        classes=fates,
+        new=tuple(
+            Newcomer(
+                class_id=class_ids[new],
+                label=own[new],
+                of=tuple(old_ids[old] for old in origins(evidence, int(new))),
+            )
+            for new in np.flatnonzero(matched < 0)
+            if new not in known.promoted.values()
+        ),
+        retired=earlier.retired | {f.class_id: f.label for f in fates if f.class_id not in kept},
+    )
+    return Continued(class_ids, names, previous)
+
+
+def num_in_common(earlier: Earlier, digests: Sequence[str]) -> int:
+    """Return how many images of a target the earlier target had, too."""
+    return sum(digest in earlier.images for digest in digests)
+
+
+def _evidence(earlier: Earlier, found: Found) -> Evidence:
+    num_new, memory = len(found.memory.centroids), earlier.memory
+    shared = np.zeros((len(earlier.row), num_new), np.int64)
+    for digest, new in zip(found.digests, found.predicted.tolist(), strict=True):
+        if digest in earlier.images:
+            shared[earlier.row[earlier.images[digest]], new] += 1
+    similarity = memory.similarity(found.memory) if memory else np.zeros(shared.shape, np.float32)
+    sizes = np.bincount(found.predicted, minlength=num_new)
+    return Evidence(shared, sizes, similarity, np.array(earlier.answers))
+
+
+def _discovered(earlier: Earlier, known: KnownClasses) -> NDArray[np.bool_]:
+    """Return which earlier classes a new discovered class can be."""
+    kinds = [info.kind == "discovered" for info in earlier.manifest.classes]
+    return np.array([is_one and row not in known.promoted for row, is_one in enumerate(kinds)])
+
+
+def _ids(earlier: Earlier, matched: Ids, num_known: int) -> list[str]:
+    taken = [*earlier.row, *earlier.retired]
+    fresh = {kind: fresh_ids(kind, taken) for kind in ("known", "discovered")}
+    old_ids = earlier.manifest.class_ids
+    return [
+        old_ids[old] if old >= 0 else next(fresh["known" if new < num_known else "discovered"])
+        for new, old in enumerate(matched.tolist())
+    ]
+
+
+def _successors(earlier: Earlier, matched: Ids) -> Ids:
+    successors = np.full(len(earlier.row), -1, np.int64)
+    new = np.flatnonzero(matched >= 0)
+    successors[matched[new]] = new
+    return successors
+
+
+def _fates(
+    earlier: Earlier, changed: Sequence[Change], class_ids: Sequence[str], known: KnownClasses
+) -> tuple[Fate, ...]:
+    fates = []
+    for row, (info, change) in enumerate(zip(earlier.manifest.classes, changed, strict=True)):
+        became, into = change.became, change.into
+        if row in known.promoted:
+            became, into = Became.NOW_KNOWN, (known.promoted[row],)
+        if info.kind == "known" and row not in known.rows:  # no longer in the source
+            became = Became.VANISHED
+        fates.append(
+            Fate(
+                class_id=info.class_id,
+                label=earlier.label(info),
+                became=became,
+                into=tuple(class_ids[new] for new in into),
+            )
+        )
+    return tuple(fates)
