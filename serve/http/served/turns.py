@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -104,10 +104,20 @@ class SharedThreads:
         """
         await self._turn(asker, begin_by)
         loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
 
-        def give_back(_: object) -> None:
+        def end(done: Future[T]) -> None:
+            self._give_back(asker.client)
+            if result.done():  # nobody waits any more
+                return
+            if error := done.exception():
+                result.set_exception(error)
+            else:
+                result.set_result(done.result())
+
+        def ended(done: Future[T]) -> None:
             with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._give_back, asker.client)
+                loop.call_soon_threadsafe(end, done)  # which wakes it once for both
 
         try:
             on_turn()
@@ -115,9 +125,13 @@ class SharedThreads:
         except BaseException:  # such as RuntimeError, where the system has no thread left
             self._give_back(asker.client)
             raise
-        future.add_done_callback(give_back)
-        async with asyncio.timeout_at(end_by):
-            return await asyncio.wrap_future(future)
+        future.add_done_callback(ended)
+        try:
+            async with asyncio.timeout_at(end_by):
+                return await result
+        except BaseException:
+            future.cancel()  # if it has not begun
+            raise
 
     async def _turn(self, asker: Asker, begin_by: float | None) -> None:
         loop = asyncio.get_running_loop()

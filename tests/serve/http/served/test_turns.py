@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -105,5 +106,26 @@ def test_what_nobody_waits_for_any_more_keeps_its_thread_until_it_ends() -> None
         held.may_end.set()
         await after
         assert held.begun == ["slow", "after"]
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_work_wakes_the_event_loop_once_and_passes_errors_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        threads, loop, woken = SharedThreads("t", 1), asyncio.get_running_loop(), list[object]()
+        wake = loop.call_soon_threadsafe
+
+        def note(callback: Any, *arguments: Any, **options: Any) -> asyncio.Handle:
+            woken.append(callback)
+            return wake(callback, *arguments, **options)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", note)
+        assert await threads.run(Asker(), lambda: 7) == 7
+        assert len(woken) == 1
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(Asker(), lambda: 1 // 0)
+        assert await threads.run(Asker(), lambda: 8) == 8
 
     asyncio.run(scenario())
