@@ -233,32 +233,27 @@ def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) 
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_bad_files_are_listed_and_never_crash_a_run(
+def test_bad_files_are_listed_and_class_folders_without_images_left_out(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
 ) -> None:
-    target = tmp_path / "target"
-    shutil.copytree(tiny.target, target)
-    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
-    for name, nasty in bad.items():
-        (target / f"zz-{name}").write_bytes(nasty.data)
-    manifest = run(tiny.job(tmp_path / "run", target=target))
-    # Bad files change nothing for the good ones.
-    assert manifest.id == read_manifest(tiny_run / "bundle").id
-    with (tmp_path / "run" / "rejected.csv").open() as file:
-        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
-    assert codes == {f"zz-{name}": nasty.code for name, nasty in bad.items()}
-
-
-def test_a_class_folder_without_images_is_left_out(
-    tiny: TinyData, tiny_run: Path, tmp_path: Path
-) -> None:
-    source = tmp_path / "source"
+    source, target = tmp_path / "source", tmp_path / "target"
     shutil.copytree(tiny.source, source)
     (source / "aaa_empty").mkdir()
     (source / "bbb_text").mkdir()
     (source / "bbb_text" / "notes.jpg").write_text("no image")
-    manifest = run(tiny.job(tmp_path / "run", source=source))
+    shutil.copytree(tiny.target, target)
+    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
+    for name, nasty in bad.items():
+        (target / f"zz-{name}").write_bytes(nasty.data)
+    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
+    # They change nothing for the good ones.
     assert manifest.id == read_manifest(tiny_run / "bundle").id
+    with (tmp_path / "run" / "rejected.csv").open() as file:
+        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
+    assert codes == {
+        "notes.jpg": "not_an_image",
+        **{f"zz-{name}": nasty.code for name, nasty in bad.items()},
+    }
 
 
 def test_a_class_folder_may_be_called_like_a_discovered_class(
@@ -267,13 +262,13 @@ def test_a_class_folder_may_be_called_like_a_discovered_class(
     source = tmp_path / "source"
     shutil.copytree(tiny.source, source)
     (source / "red_square").rename(source / "discovered-000")
-    manifest = run(tiny.job(tmp_path / "run", source=source))
+    manifest = run(tiny.job(tmp_path / "run", source=source, rounds=0))
     assert [info.label for info in manifest.classes].count("discovered-000") == 2
     assert len(set(manifest.class_ids)) == len(manifest.class_ids)
 
 
 def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_path: Path) -> None:
-    manifest = run(tiny.job(tmp_path / "run", neighbours=False))
+    manifest = run(tiny.job(tmp_path / "run", neighbours=False, rounds=0))
     assert not [name for name in manifest.files if name.startswith("neighbours")]
 
 
