@@ -129,6 +129,14 @@ class TrainConfig:
         shown=False,
         help="Number of pre-training steps; 0 grows with the number of known classes.",
     )
+    ensemble: int = option(
+        2,
+        panel="Training",
+        minimum=1,
+        maximum=20,
+        shown=False,
+        help="Number of networks that are pre-trained; what is new is decided by their mean.",
+    )
     adversary: str = option(
         "sample",  # choice 1
         panel="Training",

@@ -10,6 +10,7 @@ _PAPER: dict[str, Any] = {
     "sampling": "shuffled",
     "batchnorm": "target",
     "pretrain_steps": 1000,
+    "ensemble": 1,
     "adversary": "matrix",
     "confusion_rows": "all",
     "k_method": "scda",

@@ -22,7 +22,12 @@ from scda.adapt.training.discovery_step import discover_classes, drop_false_clas
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.inputs import Inputs, PseudoLabels
 from scda.adapt.training.loop import OnStep, Progress, pretrain, retrain
-from scda.adapt.training.networks import Networks, add_unknown_bias, infer, refresh_batchnorm
+from scda.adapt.training.networks import (
+    Networks,
+    add_unknown_bias,
+    infer_together,
+    refresh_batchnorm,
+)
 from scda.adapt.training.runner import Callbacks, Runner
 from scda.adapt.training.state import UNTRAINED, RunState
 from scda.models.index import Ids
@@ -82,7 +87,7 @@ def adapt(
     if state.stage == UNTRAINED:
         state = runner.run(
             state,
-            partial(restructure, state.networks, config, domains.num_known + 1),
+            partial(ensemble, state.networks, config, domains),
             partial(_pretrain, domains, config),
             partial(_assess, domains, config, state),
         )
@@ -122,7 +127,28 @@ def restructure(networks: Networks, config: TrainConfig, num_outputs: int) -> Ne
         num_outputs: Number of outputs of C: K + 1 for pre-training, K + k* for a round.
     """
     classifier = nn.Linear(config.head_widths[-1], num_outputs).to(networks.device)
-    return replace(copy.deepcopy(networks), classifier=classifier)
+    alone = replace(networks, others=nn.ModuleList())
+    return replace(copy.deepcopy(alone), classifier=classifier)
+
+
+def ensemble(networks: Networks, config: TrainConfig, domains: Domains) -> Networks:
+    """Return a copy of F with a new C, and further pairs with weights of their own.
+
+    The game of pre-training ends differently from other weights; what an ensemble takes for unknown
+    depends on them less.
+
+    Args:
+        networks: Untrained networks.
+        config: Configuration of the run.
+        domains: Both domains, whose inputs F takes.
+    """
+    first = restructure(networks, config, domains.num_known + 1)
+    for _ in range(config.ensemble - 1):
+        head = FeatureHead(domains.target.shape[1], config.head_widths)
+        classifier = nn.Linear(head.width, domains.num_known + 1)
+        first.others.append(nn.Sequential(head, classifier))
+    first.modules.to(networks.device)
+    return first
 
 
 def pseudo_labelled(discovery: Discovery, num_known: int) -> PseudoLabels:
@@ -176,7 +202,7 @@ def _assess(domains: Domains, config: TrainConfig, before: RunState, state: RunS
     if of_target:
         refresh_batchnorm(state.networks, domains.target)
     state = drop_false_classes(state, domains, config)
-    predicted = infer(state.networks, domains.target)[0].argmax(dim=1)
+    predicted = infer_together(state.networks, domains.target)[0].argmax(dim=1)
     share = (predicted >= domains.num_known).float().mean().item()
     discovery = state.discovery
     findings = one_sided_game(before.unknown_share, share, discovery) if discovery else []

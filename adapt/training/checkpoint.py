@@ -21,7 +21,7 @@ from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
-LAYOUT = 3  # version of the fields; a checkpoint with another one is refused
+LAYOUT = 4  # version of the fields; a checkpoint with another one is refused
 KEPT = 2
 PAUSED = "paused.pt"
 _MODULES = ("head", "classifier", "backbone")  # the backbone has no weights unless it learns
@@ -138,6 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _to_fields(state: RunState) -> dict[str, Any]:
     modules = {name: getattr(state.networks, name).state_dict() for name in _MODULES}
+    modules["others"] = [pair.state_dict() for pair in state.networks.others]
     return {
         **vars(state),
         "layout": LAYOUT,
@@ -164,4 +165,8 @@ def _networks(modules: dict[str, Any], like: Networks) -> Networks:
     networks = dataclasses.replace(copy.deepcopy(like), classifier=classifier)
     for name in _MODULES:
         getattr(networks, name).load_state_dict(modules[name])
+    for weights in modules["others"]:
+        pair = nn.Sequential(networks.head, networks.classifier)
+        networks.others.append(copy.deepcopy(pair))
+        networks.others[-1].load_state_dict(weights)
     return networks

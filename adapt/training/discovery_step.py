@@ -21,7 +21,7 @@ from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
-from scda.adapt.training.networks import Networks, infer
+from scda.adapt.training.networks import Networks, infer, infer_together
 from scda.adapt.training.state import RunState
 
 _MISSED = "a small new class may be missed; use --novel yes to search for new classes"
@@ -37,7 +37,7 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
 
     Source: SCDA, Algorithm 1.
     """
-    logits, features = (tensor.numpy() for tensor in infer(state.networks, domains.target))
+    logits, features = (tensor.numpy() for tensor in infer_together(state.networks, domains.target))
     before, num_known = state.discovery, domains.num_known
     verdict = before.verdict if before else None
     decided = _propagated(logits, domains, config)

@@ -65,7 +65,8 @@ def pretrain(
     C minimises L_s + L_adv + L_kcc, F minimises L_s - L_adv + L_kcc.
 
     Args:
-        networks: Networks, trained in place.
+        networks: Networks, trained in place; each member of an ensemble plays its own game on the
+            same batches.
         source: Source features with labels 0 to K - 1.
         target: Target features, (M, D_backbone).
         config: Configuration of the run.
@@ -86,17 +87,23 @@ def pretrain(
     source_batches = labelled(source.labels, config.batch_size, generator, sampling=config.sampling)
     target_batches = shuffled(len(target), config.batch_size, generator)
 
-    def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
-        features = networks.features(target[target_batch])
-        correlation = class_correlation(networks.classify(features), temperature=temperature)
-        against = networks.classify(reverse_gradient(features))
+    def game(member: Networks, batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+        features = member.features(target[target_batch])
+        correlation = class_correlation(member.classify(features), temperature=temperature)
+        against = member.classify(reverse_gradient(features))
         return {
-            "source": _cross_entropy(networks.logits(source.features[batch]), source.labels[batch]),
+            "source": _cross_entropy(member.logits(source.features[batch]), source.labels[batch]),
             "adversarial": adversarial(against, form=config.adversary, temperature=temperature),
             "known_confusion": class_confusion(
                 correlation, num_classes=num_known, rows=config.confusion_rows
             ),
         }
+
+    members = networks.members
+
+    def losses(batch: Tensor, target_batch: Tensor) -> dict[str, Tensor]:
+        games = [game(member, batch, target_batch) for member in members]
+        return {name: torch.stack([of[name] for of in games]).mean() for name in games[0]}
 
     batches = zip(source_batches, target_batches, strict=False)
     batches_to_go = islice(batches, progress.step, config.pretrain_length(num_known))
@@ -160,8 +167,12 @@ def _minimise(
     on_step: OnStep,
     progress: Progress,
 ) -> tuple[int, ...]:
-    """Minimise the unweighted sum of the losses, as in the paper, batch after batch."""
+    """Minimise the unweighted sum of the losses, as in the paper, batch after batch.
+
+    The losses of an ensemble are means; each member gets the gradient of its own.
+    """
     modules, optimizer = networks.modules, _optimizer(networks, config)
+    num_members = 1 + len(networks.others)
     scaler = torch.amp.GradScaler(networks.device.type, enabled=config.precision == "fp16")
     if progress.optimizer:
         optimizer.load_state_dict(progress.optimizer)
@@ -171,7 +182,7 @@ def _minimise(
     modules.train()
     for step, batch in enumerate(batches, progress.step + 1):
         by_name = losses(*batch)
-        total = torch.stack(list(by_name.values())).sum()
+        total = num_members * torch.stack(list(by_name.values())).sum()
         optimizer.zero_grad(set_to_none=True)
         if total.isfinite():
             scaler.scale(total).backward()
@@ -194,7 +205,8 @@ def _minimise(
 
 def _optimizer(networks: Networks, config: TrainConfig) -> torch.optim.SGD:
     """Return the optimiser of all learning weights; the backbone has its own, smaller rate."""
-    new = [*networks.head.parameters(), *networks.classifier.parameters()]
+    heads = (networks.head, networks.classifier, networks.others)
+    new = [weight for module in heads for weight in module.parameters()]
     learnt = [weight for weight in networks.backbone.parameters() if weight.requires_grad]
     own: dict[str, Any] = {"params": learnt, "lr": config.lr * config.backbone_lr_scale}
     return torch.optim.SGD(

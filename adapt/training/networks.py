@@ -1,7 +1,7 @@
 """F and C in PyTorch: training passes in any precision, inference, and batch statistics."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ class Networks:
     classifier: nn.Module  # (N, D) → (N, C)
     backbone: nn.Module = field(default_factory=nn.Identity)  # a batch of inputs → (N, D_backbone)
     precision: str = "fp32"  # precision of passes in training
+    others: nn.ModuleList = field(default_factory=nn.ModuleList)  # further pairs of F and C
 
     @property
     def device(self) -> torch.device:
@@ -31,8 +32,17 @@ class Networks:
 
     @property
     def modules(self) -> nn.ModuleList:
-        """All three modules, to train or move them together."""
-        return nn.ModuleList([self.backbone, self.head, self.classifier])
+        """All modules, to train or move them together."""
+        return nn.ModuleList([self.backbone, self.head, self.classifier, self.others])
+
+    @property
+    def members(self) -> list["Networks"]:
+        """The ensemble: these networks alone, and each further pair on the same backbone."""
+        own = nn.Sequential(self.head, self.classifier)
+        return [
+            replace(self, head=head, classifier=classifier, others=nn.ModuleList())
+            for head, classifier in (pair.children() for pair in (own, *self.others))
+        ]
 
     def features(self, inputs: Tensor) -> Tensor:
         """Return F(x), (N, D)."""
@@ -69,14 +79,28 @@ def infer(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
     return networks.classifier(adapted).cpu(), adapted.cpu()
 
 
+def infer_together(networks: Networks, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits (N, C) of the ensemble and F's features (N, D), both on the CPU.
+
+    The logits of several members are the mean of their log-probabilities; the features are those
+    of the first one.
+    """
+    outputs = [infer(member, features) for member in networks.members]
+    logits, adapted = outputs[0]
+    if len(outputs) > 1:
+        logits = torch.stack([of_member.log_softmax(dim=1) for of_member, _ in outputs]).mean(dim=0)
+    return logits, adapted
+
+
 def refresh_batchnorm(networks: Networks, target: Tensor) -> None:
     """Set the stored batch statistics of F to those of the whole target (choice 21).
 
     The statistics of a large target are the mean over parts of equal size, each a sample of it.
     """
     parts = math.ceil(len(target) / _BATCHNORM_ROWS)
-    samples = (target[part::parts] for part in range(parts))
-    update_bn(samples, networks.head, device=networks.device)
+    for member in networks.members:
+        samples = (target[part::parts] for part in range(parts))
+        update_bn(samples, member.head, device=networks.device)
 
 
 @torch.no_grad()

@@ -1,7 +1,11 @@
-"""Which discovered classes are none: too few images, or images in the midst of known classes."""
+"""Which discovered classes are none: too few images, or images in the midst of known classes.
+
+Where the domains lie far apart, the images of true new classes may have as many known neighbours
+as those of false ones. So the neighbours alone never say that nothing is new: that was decided
+before, from more evidence.
+"""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from scda.adapt.discovery.kmeans import Points
 from scda.models.index import Ids
@@ -23,16 +27,14 @@ def kept_outputs(logits: Points, near: Ids, num_known: int) -> Ids:
     for _ in range(_PASSES):
         predicted = outputs[logits[:, outputs].argmax(axis=1)]
         leaks = (predicted[near] < num_known).mean(axis=1) if near.size else np.zeros(len(near))
-        kept = [
-            output
-            for output in outputs.tolist()
-            if output < num_known or _is_class(predicted == output, leaks)
-        ]
-        if len(kept) == len(outputs):
+        leak_of = {
+            output: leaks[predicted == output].mean()
+            for output in outputs[outputs >= num_known].tolist()
+            if (predicted == output).sum() >= _MIN_SIZE
+        }
+        limit = max(_MAX_LEAK, min(leak_of.values(), default=0.0))
+        new = [output for output, leak in leak_of.items() if leak <= limit]
+        if num_known + len(new) == len(outputs):
             break
-        outputs = np.array(kept, np.int64)
+        outputs = np.array([*range(num_known), *new], np.int64)
     return outputs
-
-
-def _is_class(members: NDArray[np.bool_], leaks: NDArray[np.float64]) -> bool:
-    return bool(members.sum() >= _MIN_SIZE and leaks[members].mean() <= _MAX_LEAK)

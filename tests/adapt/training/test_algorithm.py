@@ -29,7 +29,7 @@ from scda.adapt.training import algorithm, discovery_step
 from scda.adapt.training.algorithm import Adapted, adapt, pseudo_labelled
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.losses import class_confusion
-from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
+from scda.adapt.training.networks import Networks, infer, infer_together, refresh_batchnorm
 from scda.adapt.training.runner import Callbacks
 from scda.adapt.training.state import RunState
 from scda.models.errors import GateError
@@ -42,6 +42,7 @@ SMALL: dict[str, Any] = {
     "k_max": 6,
     "restarts": 2,
     "pretrain_steps": 60,
+    "ensemble": 1,
     "round_steps": 40,
     "rounds": 2,
     "batch_size": 16,
@@ -331,7 +332,7 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
 
     def keep(state: RunState) -> None:
         if state.stage == 0:
-            alone.append(infer(state.networks, TARGET.features)[0].numpy())
+            alone.append(infer_together(state.networks, TARGET.features)[0].numpy())
 
     fields: dict[str, Any] = {
         "novel": "yes",
@@ -340,16 +341,18 @@ def test_predictions_spread_to_neighbours_before_classes_are_looked_for(
         "space": "backbone",
         "novelty": "predicted",
     }
-    for alpha in (0.9, 0.0):
+    for alpha, members in ((0.9, 1), (0.0, 1), (0.0, 3)):
         adapt(
             SOURCE,
             TARGET.features,
-            config(propagation_alpha=alpha, rounds=1, **fields),
+            config(propagation_alpha=alpha, rounds=1, ensemble=members, **fields),
             callbacks=Callbacks(on_stage=keep),
         )
     graph = neighbour_graph(TARGET.features.numpy())
     np.testing.assert_array_equal(given[0], propagate(alone[0], graph, 0.9))
     np.testing.assert_array_equal(given[1], alone[1])
+    np.testing.assert_array_equal(given[2], alone[2])
+    assert not np.array_equal(alone[1], alone[2])  # of one network, and of three
 
 
 def test_every_round_adds_its_number_of_classes_to_the_path(usual: Watched) -> None:
@@ -536,6 +539,30 @@ def test_a_run_stopped_after_a_return_ends_with_the_same_weights(
     expected = weights(whole)
     values = weights(again.adapted).items()
     assert all(torch.equal(expected[name], value) for name, value in values)
+
+
+@pytest.mark.parametrize("stop", [7, 10 + 3])  # in pre-training, in round 1
+def test_an_ensemble_that_was_stopped_ends_with_the_same_weights(tmp_path: Path, stop: int) -> None:
+    settings = config(**{**SHORT, "ensemble": 3})
+    whole = run(settings).adapted
+    seen: list[int] = []
+
+    def on_step(step: int, losses: dict[str, float]) -> None:
+        seen.append(step)
+        if len(seen) == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Terminated):
+        adapt(
+            SOURCE,
+            TARGET.features,
+            settings,
+            checkpoints=tmp_path,
+            callbacks=Callbacks(on_step=on_step),
+        )
+    again = run(settings, folder=tmp_path).adapted
+    expected = weights(whole)
+    assert all(torch.equal(expected[name], value) for name, value in weights(again).items())
 
 
 def test_a_run_that_diverges_time_and_again_leaves_the_last_good_round(

@@ -227,7 +227,7 @@ def test_pretraining_leaves_the_backbone_alone(data: Data, backbone: Backbone) -
 
 
 def run(data: Data, tiny: TinyData, rounds: int, workers: int = 0, **options: Any) -> Adapted:
-    fields = {**SHORT, "rounds": rounds, "workers": workers, "round_steps": 12}
+    fields = {**SHORT, "rounds": rounds, "workers": workers, "round_steps": 12, "ensemble": 1}
     settings = TrainConfig(**fields, finetune="last", novel="yes", k_max=6)
     backbone = load_backbone("conv4", weights=tiny.weights)
     of = inputs(data, backbone, "last", workers=workers)

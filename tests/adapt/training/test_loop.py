@@ -14,7 +14,7 @@ from scda.adapt.training import loop
 from scda.adapt.training.inputs import FeatureInputs, PseudoLabels
 from scda.adapt.training.loop import Diverged, OnStep, Progress, Stopped, pretrain, retrain
 from scda.adapt.training.losses import adversarial, class_confusion, class_correlation
-from scda.adapt.training.networks import Networks, infer, refresh_batchnorm
+from scda.adapt.training.networks import Networks, infer, infer_together, refresh_batchnorm
 from scda.models.errors import GateError
 from scda.models.networks.network import FeatureHead
 
@@ -64,6 +64,33 @@ def losses_of(
 
 def mean(seen: Losses, name: str) -> float:
     return sum(losses[name] for losses in seen) / len(seen)
+
+
+def test_every_member_of_an_ensemble_learns_as_if_it_were_alone() -> None:
+    members = [networks(KNOWN + 1, seed=seed) for seed in range(3)]
+    alone = [networks(KNOWN + 1, seed=seed) for seed in range(3)]
+    pairs = [nn.Sequential(member.head, member.classifier) for member in members[1:]]
+    together = dataclasses.replace(members[0], others=nn.ModuleList(pairs))
+    seen = losses_of(run_pretrain, together, pretrain_steps=8)
+    by_member = [losses_of(run_pretrain, nets, pretrain_steps=8) for nets in alone]
+    for member, nets in zip(together.members, alone, strict=True):
+        for one, two in zip(member.modules.parameters(), nets.modules.parameters(), strict=True):
+            torch.testing.assert_close(one, two)
+    expected = sum(losses[-1]["source"] for losses in by_member) / 3
+    assert seen[-1]["source"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_ensemble_predicts_by_the_mean_of_its_log_probabilities() -> None:
+    members = [networks(KNOWN + 1, seed=seed) for seed in range(2)]
+    pair = nn.Sequential(members[1].head, members[1].classifier)
+    together = dataclasses.replace(members[0], others=nn.ModuleList([pair]))
+    refresh_batchnorm(together, TARGET.features)
+    outputs = [infer(member, TARGET.features) for member in members]
+    logits, features = infer_together(together, TARGET.features)
+    expected = torch.stack([of.log_softmax(dim=1) for of, _ in outputs]).mean(dim=0)
+    torch.testing.assert_close(logits, expected)
+    assert torch.equal(features, outputs[0][1])
+    assert torch.equal(infer_together(members[1], TARGET.features)[0], outputs[1][0])
 
 
 @pytest.mark.parametrize("sampling", ["balanced", "shuffled"])

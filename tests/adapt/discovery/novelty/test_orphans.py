@@ -218,6 +218,16 @@ def test_small_and_surrounded_classes_are_dropped() -> None:
     assert kept_outputs(logits[:, :2], near, 2).tolist() == [0, 1]
 
 
+def test_of_classes_that_all_have_known_neighbours_the_least_leaky_one_is_kept() -> None:
+    labels = [0] * 6 + [2] * 6 + [3] * 6
+    logits = logits_of(labels, 4)
+    near = np.array([[0, 1, 2]] * 18)  # known neighbours for all
+    near[12:, 0] = 12  # but one in three of the last class's
+    assert kept_outputs(logits, near, 2).tolist() == [0, 1, 3]
+    few = logits_of([0] * 16 + [2] * 2, 3)  # too few images to be a class
+    assert kept_outputs(few, near, 2).tolist() == [0, 1]
+
+
 def test_a_discovery_without_dropped_outputs_is_renumbered() -> None:
     candidates = Candidates(np.array([0]), np.array([1]), np.array([3, 4, 5, 6]))
     found = Discovery(3, candidates, np.array([0, 1, 2, 1]), k_path=(2, 3))
