@@ -112,6 +112,8 @@ class Shell:
         command = command.replace("3000", str(self.port))
         if "scda-adapt train" in command:
             command += " --config quick.toml"
+        if "scda-adapt audit" in command:  # the backbone of the quick training
+            command += " --backbone conv4 --weights $(sed -n 's/^weights = //p' quick.toml)"
         if RUNNING.match(command):
             self._serve(command)
             return

@@ -4,6 +4,7 @@ from typing import NoReturn
 
 import typer
 
+from scda.adapt.cli.audit import audit
 from scda.adapt.cli.demo import demo
 from scda.adapt.cli.doctor import doctor
 from scda.adapt.cli.drift import drift
@@ -12,6 +13,7 @@ from scda.adapt.cli.evaluate import evaluate
 from scda.adapt.cli.inspect import inspect
 from scda.adapt.cli.label import label
 from scda.adapt.cli.names import names
+from scda.adapt.cli.pick import pick
 from scda.adapt.cli.promote import promote
 from scda.adapt.cli.report import report
 from scda.adapt.cli.review import review
@@ -26,7 +28,7 @@ app = typer.Typer(
 )
 for command in (
     *(train, label, serve),
-    *(evaluate, drift, review, names, promote),
+    *(audit, evaluate, drift, review, names, promote, pick),
     *(inspect, report, doctor, demo),
 ):
     app.command()(command)

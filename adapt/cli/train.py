@@ -38,6 +38,13 @@ def train(
         ),
     ],
     recursive: Annotated[bool, typer.Option(help="Include the images of sub-folders.")] = True,
+    exclude_from: Annotated[
+        Path | None,
+        typer.Option(
+            help="List of files to leave out, one per line, as `audit --fix-list` writes it.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
     max_bytes: MaxBytes = MAX_BYTES,
     max_pixels: MaxPixels = MAX_PIXELS,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a stopped run.")] = False,
@@ -72,6 +79,7 @@ def train(
     **options: Any,
 ) -> None:
     """Adapt a classifier to an unlabelled folder and discover the classes it lacks."""
+    from scda.adapt.data.excluded import NOTHING, read_excluded
     from scda.adapt.data.job import Job, check_job
     from scda.adapt.runs.folder import check_run
 
@@ -86,6 +94,7 @@ def train(
         resume=resume,
         tensorboard=tensorboard,
         limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
+        excluded=read_excluded(exclude_from) if exclude_from else NOTHING,
     )
     # Before the imports below, which take seconds.
     check_job(job)

@@ -76,8 +76,8 @@ def plan(
         DataError: If the images cannot be used for this.
     """
     check_job(job)
-    source = scan_source(job.source, recursive=job.recursive)
-    target = scan_target(job.target, recursive=job.recursive)
+    source = scan_source(job.source, recursive=job.recursive, excluded=job.excluded)
+    target = scan_target(job.target, recursive=job.recursive, excluded=job.excluded)
     backbone = job_backbone(job.config)
     files = [path for paths in source.classes.values() for path in paths]
     of_source, in_source = read_headers(files, job.limits)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.data.excluded import NOTHING, Excluded
 from scda.adapt.data.scan import require_folder
 from scda.models.bundle import bundle_folder
 from scda.models.errors import UsageError
@@ -27,6 +28,7 @@ class Job:
     resume: bool = False
     tensorboard: bool = False
     limits: ImageLimits = LIMITS  # the largest image that is read
+    excluded: Excluded = NOTHING  # files that are left out
 
 
 def check_job(job: Job) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scda.adapt.data.excluded import NOTHING, Excluded
 from scda.models.decoding.content import read_bytes
 from scda.models.errors import DataError, ImageError, UsageError
 from scda.models.folders import Skipped, count_skipped, visible_folders, walk
@@ -44,8 +45,10 @@ class TargetFiles:
     skipped: Skipped
 
 
-def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> SourceFiles:
-    """Return the files of every class folder, empty ones included.
+def scan_source(
+    root: Path, *, recursive: bool = True, role: str = "source", excluded: Excluded = NOTHING
+) -> SourceFiles:
+    """Return the files of every class folder, empty ones included, without excluded files.
 
     Raises:
         UsageError: If `root` is not a readable folder.
@@ -57,22 +60,22 @@ def scan_source(root: Path, *, recursive: bool = True, role: str = "source") -> 
         raise DataError(f"{root}: no class folder found; expected one folder per class")
     found: dict[str, tuple[Path, ...]] = {}
     for name in folders:
-        files = tuple(walk(root / name, recursive=recursive))
+        files = tuple(excluded.others(walk(root / name, recursive=recursive), root))
         found[folder_label(name)] = found.get(folder_label(name), ()) + files
     classes = dict(sorted(found.items()))
     loose = sum(1 for _ in walk(root, recursive=False))
     return SourceFiles(root, classes, _skipped(root, folders, recursive=recursive), loose)
 
 
-def scan_target(root: Path, *, recursive: bool = True) -> TargetFiles:
-    """Return every file under the target folder.
+def scan_target(root: Path, *, recursive: bool = True, excluded: Excluded = NOTHING) -> TargetFiles:
+    """Return every file under the target folder, without excluded ones.
 
     Raises:
         UsageError: If `root` is not a folder.
         DataError: If it has no file.
     """
     require_folder(root, "target")
-    paths = tuple(walk(root, recursive=recursive))
+    paths = tuple(excluded.others(walk(root, recursive=recursive), root))
     if not paths:
         raise DataError(f"{root}: no file found; expected a folder of images")
     return TargetFiles(root, paths, count_skipped(root, recursive=recursive))

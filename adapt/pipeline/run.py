@@ -97,8 +97,8 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
     main = distributed.broadcast_from_main
     main(lambda: _check(job))
     check_cache(job.cache)
-    source = main(lambda: scan_source(job.source, recursive=job.recursive))
-    target = main(lambda: scan_target(job.target, recursive=job.recursive))
+    source = main(lambda: scan_source(job.source, recursive=job.recursive, excluded=job.excluded))
+    target = main(lambda: scan_target(job.target, recursive=job.recursive, excluded=job.excluded))
     backbone = job_backbone(job.config, reporter.say)
     reporter.expect(_num_parts(job, source, target, backbone))
     with ExitStack() as stack:

@@ -1,0 +1,1 @@
+"""Audits of image folders: labels that look wrong, copies, leaks, and poor classes."""

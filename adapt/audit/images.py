@@ -1,0 +1,159 @@
+"""The findings on images and classes, from arrays alone."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scda.adapt.audit.copies import members
+from scda.adapt.audit.findings import Finding, Kind
+from scda.adapt.audit.labels import Agreement, agreement
+from scda.models.index import Features, Ids, normalised
+
+FEW = 8  # different images of a class, below which it is learned badly
+_ALIKE = 0.5  # share of a class's images that are not copies, below which they are too alike
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The images of an audit: those of the source first, then those of the target.
+
+    Attributes:
+        names: Path of each image relative to its folder.
+        classes: Class of each source image; the target has none.
+        features: Features of the backbone, (N, D).
+    """
+
+    names: Sequence[str]
+    classes: Sequence[str]
+    features: Features
+
+    def domain(self, row: int) -> str:
+        """Return the domain of an image."""
+        return "source" if row < len(self.classes) else "target"
+
+    def label(self, row: int) -> str:
+        """Return the class of an image; empty in the target."""
+        return self.classes[row] if row < len(self.classes) else ""
+
+
+def label_findings(images: Audited) -> tuple[list[Finding], Agreement | None]:
+    """Return the source images whose label looks wrong, most wrong first, and all scores."""
+    names, labels = np.unique(np.asarray(images.classes), return_inverse=True)
+    if len(names) < 2:
+        return [], None
+    features = images.features[: len(labels)]
+    judged = agreement(features, labels)
+    sure = set(judged.wrong().tolist())
+    doubted = [row for row in judged.order.tolist() if judged.margin[row] < 0]
+    points = normalised(features)
+    found = []
+    for row in doubted:
+        rows = np.flatnonzero(labels == judged.suggested[row])
+        like = int(rows[(points[rows] @ points[row]).argmax()])
+        label, suggested = images.classes[row], str(names[judged.suggested[row]])
+        found.append(
+            Finding(
+                kind=Kind.LABEL,
+                domain="source",
+                path=images.names[row],
+                label=label,
+                suggested=suggested,
+                score=float(judged.margin[row]),
+                other=images.names[like],
+                remove=row in sure,
+                message=f"labelled {label}, looks like {suggested}",
+            )
+        )
+    return found, judged
+
+
+def copy_findings(
+    images: Audited, groups: NDArray[np.int64], judged: Agreement | None
+) -> list[Finding]:
+    """Return the copies within and between classes and folders.
+
+    Args:
+        images: Images.
+        groups: Number of the group of copies of each image, (N,).
+        judged: Scores of the source, which tell the better label of one picture in two classes.
+    """
+    return [
+        finding
+        for rows in members(groups)
+        for finding in (
+            *_in_source(images, rows[rows < len(images.classes)], judged),
+            *_in_target(images, rows),
+        )
+    ]
+
+
+def _in_source(images: Audited, rows: Ids, judged: Agreement | None) -> Iterator[Finding]:
+    if len(rows) < 2:
+        return
+    labels = {images.label(row) for row in rows}
+    kept = int(rows[0])
+    if judged and len(labels) > 1:
+        kept = int(max(rows, key=lambda row: judged.own[row]))
+    for row in rows.tolist():
+        label = images.label(row)
+        if len(labels) == 1 and row == kept:
+            continue
+        is_other = label != images.label(kept)
+        yield Finding(
+            kind=Kind.TWO_CLASSES if len(labels) > 1 else Kind.COPY,
+            domain="source",
+            path=images.names[row],
+            label=label,
+            suggested=images.label(kept) if is_other else "",
+            other=images.names[kept] if row != kept else "",
+            remove=row != kept,
+            message=f"the same picture is in {' and '.join(sorted(labels))}"
+            if len(labels) > 1
+            else f"a copy of {images.names[kept]}",
+        )
+
+
+def _in_target(images: Audited, rows: Ids) -> Iterator[Finding]:
+    of_source, of_target = (part.tolist() for part in _split(rows, len(images.classes)))
+    kept = of_source[0] if of_source else of_target[0]
+    for row in of_target:
+        if row == kept:
+            continue
+        where = f"source/{images.names[kept]}" if of_source else images.names[kept]
+        yield Finding(
+            kind=Kind.LEAK if of_source else Kind.COPY,
+            domain="target",
+            path=images.names[row],
+            label=images.label(kept),
+            other=images.names[kept],
+            remove=True,
+            message=f"a copy of {where}",
+        )
+
+
+def _split(rows: Ids, num_source: int) -> tuple[Ids, Ids]:
+    return rows[rows < num_source], rows[rows >= num_source]
+
+
+def class_findings(images: Audited, groups: NDArray[np.int64]) -> list[Finding]:
+    """Return the classes with too few different images, or with mostly copies."""
+    counts = Counter(images.classes)
+    distinct = Counter(
+        label for label, _ in set(zip(images.classes, groups.tolist(), strict=False))
+    )
+    found = []
+    for label, count in sorted(counts.items()):
+        different = distinct[label]
+        if different < FEW:
+            message = f"{different} different images; expected {FEW} or more"
+            found.append((Kind.FEW, label, message))
+        if different < _ALIKE * count:
+            message = f"{count} images show {different} different pictures; add others"
+            found.append((Kind.ALIKE, label, message))
+    return [
+        Finding(kind=kind, domain="source", path=label, label=label, message=message)
+        for kind, label, message in found
+    ]

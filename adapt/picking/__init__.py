@@ -1,0 +1,1 @@
+"""The target images whose label would help most."""

@@ -1,0 +1,98 @@
+from pathlib import Path
+
+import numpy as np
+
+from scda.adapt.audit.findings import (
+    Finding,
+    Kind,
+    read_findings,
+    write_findings,
+    write_fix_list,
+)
+from scda.adapt.audit.images import Audited, class_findings, copy_findings, label_findings
+from scda.adapt.data.excluded import NOTHING, read_excluded
+from scda.adapt.report.audit_page import copy_groups
+from tests.adapt.audit.test_labels import blobs
+
+FOUR = Audited(["a/1", "a/2", "b/1", "t1", "t2"], ["a", "a", "b"], np.eye(5, dtype=np.float32))
+
+
+def kinds(found: list[Finding]) -> list[tuple[str, str, bool]]:
+    return [(one.kind.value, one.path, one.remove) for one in found]
+
+
+def test_a_wrong_label_names_the_class_and_an_image_that_shows_it() -> None:
+    features, labels = blobs()
+    labels[3] = 2
+    names = [f"{label}/{row}" for row, label in enumerate(labels)]
+    found, judged = label_findings(Audited(names, [f"c{label}" for label in labels], features))
+    assert judged
+    assert kinds(found) == [("label", "2/3", True)]
+    assert (found[0].label, found[0].suggested, found[0].other[:2]) == ("c2", "c0", "0/")
+
+
+def test_one_class_has_no_wrong_label() -> None:
+    assert label_findings(Audited(["1", "2"], ["a", "a"], np.eye(2, dtype=np.float32))) == (
+        [],
+        None,
+    )
+
+
+def test_the_first_of_copies_stays() -> None:
+    assert kinds(copy_findings(FOUR, np.array([0, 0, 1, 2, 3]), None)) == [("copy", "a/2", True)]
+
+
+def test_one_picture_in_two_classes_is_told_of_every_file() -> None:
+    found = copy_findings(FOUR, np.array([0, 1, 0, 2, 3]), None)
+    assert kinds(found) == [("two classes", "a/1", False), ("two classes", "b/1", True)]
+    assert [picture[1] for picture in copy_groups(found)[0].pictures] == ["a/1", "b/1"]
+
+
+def test_a_target_image_of_the_source_is_a_leak() -> None:
+    found = copy_findings(FOUR, np.array([0, 1, 2, 2, 2]), None)
+    assert kinds(found) == [("leak", "t1", True), ("leak", "t2", True)]
+    assert copy_groups(found)[0].pictures[0] == ("source", "b/1", "b")
+
+
+def test_copies_within_the_target() -> None:
+    assert kinds(copy_findings(FOUR, np.array([0, 1, 2, 3, 3]), None)) == [("copy", "t2", True)]
+
+
+def test_classes_with_few_or_the_same_images() -> None:
+    classes = ["many"] * 9 + ["same"] * 30 + ["few"] * 2
+    images = Audited([""] * 41, classes, np.zeros((41, 2), np.float32))
+    groups = np.array([*range(9), *[9] * 22, *range(10, 18), 18, 19])
+    found = [(one.kind, one.label) for one in class_findings(images, groups)]
+    assert found == [(Kind.FEW, "few"), (Kind.ALIKE, "same")]
+
+
+def test_tables_come_back_as_they_were(tmp_path: Path) -> None:
+    found = [
+        Finding(kind=Kind.LABEL, domain="source", path="a/\udcff.jpg", score=-0.5, message="x"),
+        Finding(kind=Kind.REJECTED, domain="target", path="b", remove=True, message="y, z"),
+    ]
+    write_findings(tmp_path / "audit.csv", found)
+    assert read_findings(tmp_path / "audit.csv") == found
+
+
+def test_the_fix_list_is_what_training_leaves_out(tmp_path: Path) -> None:
+    root = tmp_path / "source"
+    found = [
+        Finding(kind=Kind.COPY, domain="source", path=path, remove=remove, message="")
+        for path, remove in (("a/1.jpg", True), ("a/2.jpg", False), ("a/\udcff.jpg", True))
+    ]
+    listed = tmp_path / "fix.txt"
+    assert write_fix_list(listed, found, {"source": root}) == 2
+    paths = [root / one.path for one in found]
+    assert list(read_excluded(listed).others(paths, root)) == [paths[1]]
+    assert list(NOTHING.others(paths, root)) == paths
+
+
+def test_relative_names_and_names_with_line_breaks(tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_bytes(b"\xef\xbb\xbfa/1.jpg\r\n./b/2.jpg\r\n")
+    paths = [tmp_path / name for name in ("a/1.jpg", "b/2.jpg", "c.jpg")]
+    assert list(read_excluded(listed).others(paths, tmp_path)) == paths[2:]
+    strange = Finding(kind=Kind.COPY, domain="source", path="a\nb", remove=True, message="")
+    write_fix_list(listed, [strange], {"source": tmp_path})
+    assert not list(read_excluded(listed).others([tmp_path / "a\nb"], tmp_path))
