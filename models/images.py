@@ -6,6 +6,7 @@ the server, which decode many images at a time, have such processes of their own
 """
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
@@ -83,13 +84,13 @@ def read_file(
     return read_image(read_bytes(path, max_bytes=limits.max_bytes), limits, reading=reading)
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Return an image in memory, upright, 8-bit RGB.
+def to_rgb(image: Image.Image, reading: Reading) -> Image.Image:
+    """Return an image in memory, upright, 8-bit RGB, with all of its pixels.
 
     Raises:
         ImageError: With code `cannot_decode`.
     """
-    return decode(image)
+    return decode(image, replace(reading, enough_px=None))
 
 
 def _costly(limits: ImageLimits) -> CostlyImages:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from scda.models.decoding.reading import DECODER, DECODER_IN_FULL, IN_FULL, Reading
+from scda.models.decoding.reading import AS_EARLIER, DECODER, DECODER_IN_FULL, Reading
 from scda.models.decoding.scaling import Box
 from scda.models.errors import GateError, ImageError
 from scda.models.fields import count
@@ -58,8 +58,9 @@ class Preprocessing:
     @property
     def reading(self) -> Reading:
         """How the image of the first square is decoded: with twice the pixels that it needs."""
-        is_scaled = self.decoder == DECODER
-        return Reading(enough_px=2 * self.resize_px) if is_scaled else IN_FULL
+        if self.decoder == DECODER_IN_FULL:
+            return AS_EARLIER
+        return Reading(enough_px=2 * self.resize_px)
 
     @property
     def sides(self) -> tuple[int, ...]:

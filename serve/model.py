@@ -11,6 +11,7 @@ from PIL import Image
 
 from scda.models.bundle import bundle_folder
 from scda.models.decoding.content import read_bytes
+from scda.models.decoding.reading import Reading
 from scda.models.errors import UsageError
 from scda.models.images import read_pixels, to_rgb
 from scda.models.predictor import ActiveClass, Prediction, Predictor, load_predictor
@@ -79,9 +80,10 @@ class Model:
     def _prepared(self, image: ImageLike) -> Pixels:
         if isinstance(image, str | os.PathLike):
             image = read_bytes(Path(image))
+        preprocessing = self._predictor.manifest.preprocessing
         if isinstance(image, bytes):
-            return read_pixels(image, self._predictor.manifest.preprocessing)
-        return self._predictor.prepare(_opened(image))
+            return read_pixels(image, preprocessing)
+        return self._predictor.prepare(_opened(image, preprocessing.reading))
 
     def label(
         self,
@@ -160,10 +162,10 @@ def load(path: PathLike, *, provider: str = "auto", threads: int = 0) -> Model:
     return Model(load_predictor(folder, provider=provider, threads=threads))
 
 
-def _opened(image: Image.Image | NDArray[np.uint8]) -> Image.Image:
+def _opened(image: Image.Image | NDArray[np.uint8], reading: Reading) -> Image.Image:
     """Return an image in memory, upright, 8-bit RGB."""
     if isinstance(image, Image.Image):
-        return to_rgb(image)
+        return to_rgb(image, reading)
     if not (isinstance(image, np.ndarray) and image.dtype == np.uint8):
         found = f"an array of {image.dtype}" if isinstance(image, np.ndarray) else repr(type(image))
         raise UsageError(f"image is {found}; expected a path, bytes, a Pillow image or uint8 array")

@@ -49,7 +49,7 @@ def _as_each_reads(
             image = open_image(data, max_pixels=max_pixels)
         box = scale(image, part.reading)
         if box not in decoded:
-            decoded[box] = decode_scaled(image, box, max_pixels=max_pixels)
+            decoded[box] = decode_scaled(image, box, srgb=part.reading.srgb, max_pixels=max_pixels)
         yield decoded[box]
 
 

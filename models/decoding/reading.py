@@ -11,13 +11,15 @@ class Reading:
     """
 
     enough_px: int | None = None  # shorter side that a JPEG needs at least; None decodes in full
+    srgb: bool = True  # whether colours are converted from the image's profile to sRGB
     fit_px: int | None = None  # longer side at most, to which a larger image is reduced
 
 
 IN_FULL = Reading()
 # How this version decodes, and earlier ones did: in full. Part of the id of the preprocessing.
 DECODER_IN_FULL = "exif, alpha on white, 16 to 8 bit, first frame"
-DECODER = f"{DECODER_IN_FULL}, JPEG scaled to twice the resized"
+DECODER = f"{DECODER_IN_FULL}, sRGB, JPEG scaled to twice the resized"
+AS_EARLIER = Reading(srgb=False)
 
 
 def thumbnail(side_px: int) -> Reading:

@@ -2,13 +2,14 @@
 
 Only `scda.models.decoding` may call this: the one reader of all others is `scda.models.images`.
 EXIF rotation is applied, transparency is composed on white, 16-bit greys are scaled to 8 bits, and
-an animation is read as its first frame. Colour profiles are ignored.
+an animation is read as its first frame. Colours are converted from their profile to sRGB.
 """
 
 import struct
 import warnings
 import zlib
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -16,7 +17,8 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.TiffImagePlugin import TILELENGTH, TILEWIDTH, TiffImageFile
 
 from scda.models.decoding.bounded import BoundedReader
-from scda.models.decoding.formats import image_format
+from scda.models.decoding.colours import in_srgb
+from scda.models.decoding.formats import image_format, load_heif
 from scda.models.decoding.reading import IN_FULL, Reading
 from scda.models.decoding.scaling import Box, scale, turned
 from scda.models.errors import ImageError
@@ -84,17 +86,18 @@ def decode(
     Raises:
         ImageError: With code `too_many_pixels` or `cannot_decode`.
     """
-    return decode_scaled(image, scale(image, reading), max_pixels=max_pixels)[0]
+    return decode_scaled(image, scale(image, reading), srgb=reading.srgb, max_pixels=max_pixels)[0]
 
 
 def decode_scaled(
-    image: Image.Image, box: Box, *, max_pixels: int = MAX_PIXELS
+    image: Image.Image, box: Box, *, srgb: bool = True, max_pixels: int = MAX_PIXELS
 ) -> tuple[Image.Image, Box]:
     """Decode an image to upright 8-bit RGB, and say where in it its content is.
 
     Args:
         image: Image from `open_image`.
         box: Where its content will be, as `scale` says.
+        srgb: Whether its colours are converted from its profile to sRGB.
         max_pixels: The bound that it was opened with.
 
     Raises:
@@ -102,9 +105,11 @@ def decode_scaled(
     """
     try:
         image.load()
+        if (pixels := image.width * image.height) > max_pixels:  # HEIF, where the header is wrong
+            raise ImageError("too_many_pixels", f"{pixels:,} pixels; the limit is {max_pixels:,}")
         turn = _turn(image)
         upright = image if turn is None else image.transpose(turn)
-        return _to_rgb(upright), turned(box, upright.size, turn)
+        return _to_rgb(upright, srgb=srgb), turned(box, upright.size, turn)
     except _BOMBS:
         raise ImageError("too_many_pixels", f"more than {max_pixels:,} pixels") from None
     except MemoryError as error:
@@ -122,6 +127,8 @@ def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
     name = image_format(data)
     if name == "JPEG2000":  # its header lies in two places, of which Pillow reads one
         check_jpeg2000(data, max_pixels=max_pixels)
+    if name == "HEIF":
+        load_heif()
     factory, _ = Image.OPEN[name]
     try:
         # Not Image.open: its error hides the cause, and its own pixel cap is not the caller's.
@@ -171,7 +178,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
         return None
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image, *, srgb: bool) -> Image.Image:
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return _in_strips(image, _from_16_bit)
     if image.mode in ("I", "F"):
@@ -179,8 +186,12 @@ def _to_rgb(image: Image.Image) -> Image.Image:
             "cannot_decode", f"{image.format} with 32-bit pixels; expected 8 or 16 bits"
         )
     if image.has_transparency_data:
-        return _in_strips(image, _on_white)
-    return image.convert("RGB")
+        return _in_strips(image, partial(_on_white, srgb=srgb))
+    return _converted(image, "RGB", srgb=srgb)
+
+
+def _converted(image: Image.Image, mode: str, *, srgb: bool) -> Image.Image:
+    return in_srgb(image, mode) if srgb else image.convert(mode)
 
 
 def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
@@ -196,9 +207,9 @@ def _in_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]
     return whole
 
 
-def _on_white(image: Image.Image) -> Image.Image:
+def _on_white(image: Image.Image, *, srgb: bool) -> Image.Image:
     white = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    return Image.alpha_composite(white, _converted(image, "RGBA", srgb=srgb)).convert("RGB")
 
 
 def _from_16_bit(image: Image.Image) -> Image.Image:

@@ -14,12 +14,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO
 
 from scda.models.decoding.cheap import COSTLY, prepare_cheap
 from scda.models.decoding.content import File
+from scda.models.decoding.formats import load_formats
 from scda.models.decoding.forms import Form, form_of, make
 from scda.models.decoding.limits import Enforced, ProcessLimits
 from scda.models.decoding.unguarded import open_image
@@ -53,9 +55,10 @@ def _form(text: str) -> Form:
 
 def _limited(limits: ImageLimits, process: ProcessLimits) -> Prepare:
     """Return a function that prepares files within the limits of this process."""
-    from PIL import AvifImagePlugin, Image
+    from PIL import AvifImagePlugin
 
-    Image.init()  # what is loaded before the limit does not count
+    with suppress(ImageError):  # without the package for HEIC
+        load_formats()  # what is loaded before the limit does not count
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1  # the stack of every thread does
     enforced = Enforced(process)
 

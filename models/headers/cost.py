@@ -8,6 +8,7 @@ CHEAP = 16_000_000  # about 0.1 seconds and 200 MB
 # In a larger file the segments before the pixels alone may take seconds to read. A photograph of
 # 16 million pixels is half as large.
 CHEAP_BYTES = 8 * 2**20
+CHEAP_PROFILE = 2**16  # bytes; those of cameras and phones have less than 4 KB
 # Measured per pixel, relative to a baseline JPEG. What is not here needs more memory than pixels,
 # reads a header of any length, or holds the interpreter's lock.
 _COSTS = {"JPEG": 1, "MPO": 1, "BMP": 1, "PPM": 1, "GIF": 2, "WEBP": 4, "PNG": 4}
@@ -33,7 +34,7 @@ def is_cheap(image: Image.Image, data: bytes) -> bool:
         data: Content of the file.
     """
     each = _COSTS.get(image.format or "")
-    if each is None:
+    if each is None or len(image.info.get("icc_profile") or b"") > CHEAP_PROFILE:
         return False
     cost = each * image.width * image.height
     if each == 1 and cost <= CHEAP and data[:2] == b"\xff\xd8":
