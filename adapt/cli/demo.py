@@ -43,6 +43,6 @@ def demo(
             [str(labels)],
             on_progress=lambda done, total, failed: reporter.done(done, total),
         )
-    print_table(result.metrics)
+    print_table({name: value for name, value in result.metrics.items() if name != "reliability"})
     typer.echo("measured with the digits' true labels, which training does not see")
     typer.echo(f"report: {result.report}\nlabels: {labels}\nbundle: {result.bundle}")

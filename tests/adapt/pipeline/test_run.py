@@ -158,7 +158,7 @@ def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
 
     def loses_round_2(correlation: Tensor, **options: Any) -> Tensor:
         loss = class_confusion(correlation, **options)
-        return loss if next(calls) <= 60 + 40 else loss * torch.nan
+        return loss if next(calls) <= 2 * 60 + 40 else loss * torch.nan
 
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", loses_round_2)
     job = tiny.job(tmp_path / "run")
