@@ -54,7 +54,7 @@ def render_audit(result: Audit, job: AuditJob, reporter: Reporter) -> str:
     )
     environment.filters["printable"] = printable
     return environment.get_template("audit.html").render(
-        style=Path(__file__).with_name("report.css").read_text(),
+        style=Path(__file__).with_name("report.css").read_text("utf-8"),
         result=result,
         job=job,
         labels=labels,

@@ -44,10 +44,10 @@ def empty(fields: dict[str, Any]) -> set[str]:
     ("folders", "undefined"),
     [
         ({colour: colour for colour in (*KNOWN, *DISCOVERED)}, set()),
-        ({colour: colour for colour in KNOWN}, OF_IMPLICIT),
-        ({colour: colour for colour in DISCOVERED}, {*OF_KNOWN, "acc_named"}),
+        ({colour: colour for colour in KNOWN}, {*OF_IMPLICIT, "ece_discovered"}),
+        ({colour: colour for colour in DISCOVERED}, {*OF_KNOWN, "acc_named", "ece_known"}),
         ({"red": "red", "lemon": "yellow"}, set()),
-        ({"blue": "yellow"}, OF_IMPLICIT),  # wrong, which is 0 and not undefined
+        ({"blue": "yellow"}, {*OF_IMPLICIT, "ece_known"}),  # wrong, which is 0 and not undefined
     ],
 )
 def test_a_metric_without_images_is_null(
