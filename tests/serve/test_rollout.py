@@ -55,9 +55,12 @@ class Proxy:
                 done.result()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with self._server() as (far_reader, far_writer):
-            pairs = (reader, far_writer), (far_reader, writer)
-            await asyncio.gather(*(_copy(*pair) for pair in pairs))
+        try:
+            async with self._server() as (far_reader, far_writer):
+                pairs = (reader, far_writer), (far_reader, writer)
+                await asyncio.gather(*(_copy(*pair) for pair in pairs))
+        finally:  # also where the proxy stops while a connection is open
+            writer.close()
 
     @asynccontextmanager
     async def _server(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:

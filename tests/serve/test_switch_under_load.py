@@ -175,4 +175,5 @@ def test_a_worker_that_would_answer_from_another_model_does_not_start(runs: Runs
         server.workers()[0].kill()
         wait_for(lambda: f"expected {first}" in server.log.read_text(), True)
         assert served_by(server) == {first}
-        assert "scda_bundle_replaced 1.0" in server.client.get("/metrics").text
+        replaced = "scda_bundle_replaced 1.0"  # looked at once a second
+        wait_for(lambda: replaced in server.client.get("/metrics").text, True)
