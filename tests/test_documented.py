@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,7 +114,8 @@ class Shell:
         if "scda-adapt train" in command:
             command += " --config quick.toml"
         if "scda-adapt audit" in command:  # the backbone of the quick training
-            command += " --backbone conv4 --weights $(sed -n 's/^weights = //p' quick.toml)"
+            weights = tomllib.loads((self.folder / "quick.toml").read_text())["weights"]
+            command += f" --backbone conv4 --weights {weights}"
         if RUNNING.match(command):
             self._serve(command)
             return
@@ -230,6 +232,8 @@ def test_the_commands_of_a_page_run(
     for command in found:
         if command.startswith("scda-adapt names run"):
             command = command.replace(" run", " many", 1)
+        if "--after run" in command and not (shell.folder / "run").exists():
+            shutil.copytree(request.getfixturevalue("tiny_run"), shell.folder / "run")
         print(command)
         shell.run(command)
     shell.stop()
