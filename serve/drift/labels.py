@@ -20,6 +20,11 @@ _COLUMNS = ("path", "status", "class_id", "confidence", "outlier", "nearest", "m
 _FARTHEST = 24  # images that are kept of a stream, and of each class
 _LONGEST_CELL = 1 << 20  # bytes of a cell of a CSV file
 _ROWS = 4096  # rows of a Parquet file in memory
+# What rows of another form raise: JSON of any depth, numbers of any size, empty lists.
+_DAMAGED = (
+    *(ArithmeticError, LookupError, RecursionError, TypeError, ValueError),
+    *(csv.Error, pa.ArrowException),
+)
 
 Rows: TypeAlias = Iterator[dict[str, Any]]
 
@@ -71,7 +76,7 @@ def read_labels(path: Path, manifest: Manifest, names: Names) -> Labels:
             own = str(row["class_id"])
             class_id = names.resolve(own) if own in known else UNKNOWN
             _add(found, class_id, row)
-    except (KeyError, TypeError, ValueError, csv.Error, pa.ArrowException) as error:
+    except _DAMAGED as error:
         raise DataError(
             f"{path}: not an output of scda-adapt label: {type(error).__name__}: {error}"
         ) from None

@@ -88,6 +88,7 @@ def test_merges_and_drops_are_applied(tmp_path: Path, bundle: Path) -> None:
         ("week.csv", "a,b\n1,2\n", DataError),
         ("week.jsonl", '{"status": "ok"}\n', DataError),
         ("week.jsonl", "[]\n", DataError),
+        ("week.jsonl", "[" * 100_000, DataError),
         ("week.parquet", "no", DataError),
         ("week.txt", "", UsageError),
         ("missing.csv", None, UsageError),
@@ -100,6 +101,19 @@ def test_what_is_no_output_of_label_is_refused(
         (tmp_path / name).write_text(text)
     with pytest.raises(error, match=name):
         read(tmp_path / name, bundle)
+
+
+@pytest.mark.parametrize(
+    "change", [{"nearest": []}, {"nearest": None}, {"confidence": 10**400}, {"confidence": "nan"}]
+)
+def test_an_answer_with_values_that_label_never_writes_is_refused(
+    tmp_path: Path, bundle: Path, change: dict[str, Any]
+) -> None:
+    path = labels(tmp_path / "week.jsonl", bundle, [1, 0, 0, 0, 0])
+    row = json.loads(path.read_text().splitlines()[0])
+    path.write_text(json.dumps(row | change))
+    with pytest.raises(DataError, match=r"week\.jsonl: not an output of scda-adapt label"):
+        read(path, bundle)
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path, bundle: Path) -> None:
