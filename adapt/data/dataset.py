@@ -91,10 +91,13 @@ def plan(
         "rejected": f"{len(rejected)} files",
         **dataclasses.asdict(job.config),
         **more(backbone, list(of_target.values())),
-        "warnings": copy_hints(
-            Hashed(list(of_source), list(of_source.values()), labels),
-            Hashed(list(of_target), list(of_target.values())),
-        ),
+        "warnings": [
+            *job.excluded.hints([job.source, job.target]),
+            *copy_hints(
+                Hashed(list(of_source), list(of_source.values()), labels),
+                Hashed(list(of_target), list(of_target.values())),
+            ),
+        ],
     }
 
 
@@ -151,10 +154,11 @@ def read_data(
     for name in source.classes.keys() - set(class_names):
         reporter.warn(f"class folder {name} has no usable image and is left out")
     _check_counts(job, class_names, len(of_target.paths), rejected)
-    for hint in copy_hints(
+    copies = copy_hints(
         Hashed(of_source.paths, of_source.digests, labels),
         Hashed(of_target.paths, of_target.digests),
-    ):
+    )
+    for hint in (*job.excluded.hints([job.source, job.target]), *copies):
         reporter.warn(hint)
     numbers = torch.tensor([class_names.index(label) for label in labels])
     reporter.say(

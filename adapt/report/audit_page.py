@@ -5,13 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from scda.adapt.audit.audit import Audit, AuditJob
 from scda.adapt.audit.findings import Finding, Kind
+from scda.adapt.report.environment import page_environment
 from scda.adapt.report.thumbnails import make_thumbnails
 from scda.adapt.runtime.progress import Reporter
-from scda.models.files import printable
 
 _MOST_LABELS = 60  # pairs of pictures shown
 _MOST_GROUPS = 24  # groups of copies shown per section
@@ -45,27 +43,23 @@ def render_audit(result: Audit, job: AuditJob, reporter: Reporter) -> str:
         for group in part[:_MOST_GROUPS]
         for picture in group.pictures
     }
-    environment = Environment(
-        loader=PackageLoader("scda.adapt.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["printable"] = printable
-    return environment.get_template("audit.html").render(
-        style=Path(__file__).with_name("report.css").read_text("utf-8"),
-        result=result,
-        job=job,
-        labels=labels,
-        groups=groups,
-        most_groups=_MOST_GROUPS,
-        classes=result.of(Kind.FEW, Kind.ALIKE),
-        names=result.of(Kind.NAME),
-        rejected=result.of(Kind.REJECTED),
-        most_rows=_MOST_ROWS,
-        urls=_thumbnails(shown, job, reporter),
-        kinds=Kind,
+    return (
+        page_environment()
+        .get_template("audit.html")
+        .render(
+            style=Path(__file__).with_name("report.css").read_text("utf-8"),
+            result=result,
+            job=job,
+            labels=labels,
+            groups=groups,
+            most_groups=_MOST_GROUPS,
+            classes=result.of(Kind.FEW, Kind.ALIKE),
+            names=result.of(Kind.NAME),
+            rejected=result.of(Kind.REJECTED),
+            most_rows=_MOST_ROWS,
+            urls=_thumbnails(shown, job, reporter),
+            kinds=Kind,
+        )
     )
 
 

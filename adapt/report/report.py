@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from scda.adapt.discovery.findings import Status
 from scda.adapt.evaluation.confusions import Truth
 from scda.adapt.report import figures
 from scda.adapt.report.chart import Chart, make_chart
+from scda.adapt.report.environment import page_environment
 from scda.adapt.report.groups import Groups, make_groups
 from scda.adapt.report.sheets import Sheet, SheetImage, from_exemplars, make_sheets, outliers
 from scda.adapt.report.thumbnails import Thumbnails, make_thumbnails
@@ -22,7 +21,7 @@ from scda.adapt.runs.target_map import read_map
 from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError
-from scda.models.files import printable, write_atomically
+from scda.models.files import write_atomically
 from scda.models.limits import ImageLimits
 
 _MAX_REJECTED = 200  # rows shown
@@ -119,38 +118,34 @@ def _load_images(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Repo
 
 
 def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None) -> str:
-    environment = Environment(
-        loader=PackageLoader("scda.adapt.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["printable"] = printable
     folder = Path(__file__).parent
     script = (folder / "report.js").read_text("utf-8")
     rounds = [record for record in run.records if "unknown_share" in record]
     rejected = read_rejected(run.folder.rejected)
-    return environment.get_template("report.html").render(
-        style=(folder / "report.css").read_text("utf-8"),
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        manifest=run.manifest,
-        notes=[_headed(note) for note in run.manifest.run.get("notes", [])],
-        groups=run.groups,
-        images=images,
-        chart=chart,
-        rounds=rounds,
-        target=run.config.get("target", "the target folder"),
-        target_there=run.target is not None,
-        num_rows=len(run.rows),
-        num_outliers=sum(row.outlier for row in run.rows),
-        figures=_figures(run, rounds, truth),
-        expected=run.manifest.calibration.expected if run.manifest.calibration else {},
-        truth=truth,
-        rejected=rejected[:_MAX_REJECTED],
-        num_rejected=len(rejected),
-        config=run.config["config"],
+    return (
+        page_environment()
+        .get_template("report.html")
+        .render(
+            style=(folder / "report.css").read_text("utf-8"),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            manifest=run.manifest,
+            notes=[_headed(note) for note in run.manifest.run.get("notes", [])],
+            groups=run.groups,
+            images=images,
+            chart=chart,
+            rounds=rounds,
+            target=run.config.get("target", "the target folder"),
+            target_there=run.target is not None,
+            num_rows=len(run.rows),
+            num_outliers=sum(row.outlier for row in run.rows),
+            figures=_figures(run, rounds, truth),
+            expected=run.manifest.calibration.expected if run.manifest.calibration else {},
+            truth=truth,
+            rejected=rejected[:_MAX_REJECTED],
+            num_rejected=len(rejected),
+            config=run.config["config"],
+        )
     )
 
 

@@ -1,3 +1,4 @@
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -5,7 +6,6 @@ import numpy as np
 from scda.adapt.audit.findings import (
     Finding,
     Kind,
-    read_findings,
     write_findings,
     write_fix_list,
 )
@@ -66,13 +66,19 @@ def test_classes_with_few_or_the_same_images() -> None:
     assert found == [(Kind.FEW, "few"), (Kind.ALIKE, "same")]
 
 
-def test_tables_come_back_as_they_were(tmp_path: Path) -> None:
+def test_a_table_holds_every_finding(tmp_path: Path) -> None:
     found = [
         Finding(kind=Kind.LABEL, domain="source", path="a/\udcff.jpg", score=-0.5, message="x"),
         Finding(kind=Kind.REJECTED, domain="target", path="b", remove=True, message="y, z"),
     ]
     write_findings(tmp_path / "audit.csv", found)
-    assert read_findings(tmp_path / "audit.csv") == found
+    with (tmp_path / "audit.csv").open(newline="", errors="surrogateescape") as table:
+        rows = list(csv.DictReader(table))
+    assert [row["path"] for row in rows] == ["a/\udcff.jpg", "b"]
+    assert [row["finding"] for row in rows] == ["label", "rejected"]
+    assert [row["score"] for row in rows] == ["-0.5000", ""]
+    assert [row["remove"] for row in rows] == ["false", "true"]
+    assert [row["message"] for row in rows] == ["x", "y, z"]
 
 
 def test_the_fix_list_is_what_training_leaves_out(tmp_path: Path) -> None:
@@ -86,6 +92,22 @@ def test_the_fix_list_is_what_training_leaves_out(tmp_path: Path) -> None:
     paths = [root / one.path for one in found]
     assert list(read_excluded(listed).others(paths, root)) == [paths[1]]
     assert list(NOTHING.others(paths, root)) == paths
+
+
+def test_names_of_a_list_that_are_no_file_are_told(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    for path in (source / "a" / "1.jpg", target / "2.jpg", tmp_path / "3.jpg"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"a/1.jpg\n{target / '2.jpg'}\n")
+    assert read_excluded(listed).hints([source, target]) == []
+    # Relative to another folder, of another folder, not there, and longer than a name can be.
+    strange = ["source/a/1.jpg", str(tmp_path / "3.jpg"), "b.jpg", "x" * 5000]
+    listed.write_text("\n".join(["a/1.jpg", *strange]))
+    (hint,) = read_excluded(listed).hints([source, target])
+    assert hint.startswith("4 of 5 names in the list of files to leave out are no file of ")
+    assert NOTHING.hints([source, target]) == []
 
 
 def test_relative_names_and_names_with_line_breaks(tmp_path: Path) -> None:
