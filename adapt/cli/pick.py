@@ -34,7 +34,7 @@ def pick(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """Pick the target images whose label would help most: uncertain ones of different groups."""
+    """Pick target images that a person should label: uncertain ones of different groups."""
     from scda.adapt.runs.folder import RunFolder, check_finished, read_config
 
     check_finished(run)
