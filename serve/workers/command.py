@@ -15,6 +15,9 @@ from scda.serve.workers.listening import allowed_connections, is_local, listen, 
 from scda.serve.workers.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
+# Left alone, glibc raises both limits with the largest block that was freed: then the heap of every
+# thread keeps the memory of images, and a worker grows by 30 MiB per thread.
+_HEAP = {"MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "4194304"}  # bytes
 
 
 def serve(bundle: Path, *, host: str = "127.0.0.1", port: int = 3000, workers: int = 1) -> int:
@@ -39,7 +42,7 @@ def serve(bundle: Path, *, host: str = "127.0.0.1", port: int = 3000, workers: i
         expected = "1 or more" if workers < 1 else f"at most {most} on this machine"
         raise UsageError(f"{workers} workers: expected {expected}")
     defaults = {"SCDA_THREADS": str(max(1, usable_cpus() // workers))}
-    environment = {**defaults, **os.environ, "SCDA_BUNDLE": str(bundle)}
+    environment = {**_HEAP, **defaults, **os.environ, "SCDA_BUNDLE": str(bundle)}
     settings = Settings.from_environment(environment)
     configure_logging(settings.log)
     for warning in unknown_settings(os.environ):

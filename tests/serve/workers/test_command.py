@@ -82,6 +82,7 @@ def test_the_workers_divide_the_cpus_unless_the_user_has(
     monkeypatch.delenv("SCDA_THREADS", raising=False)
     assert serve(bundle, port=0, workers=3) == 0
     assert environment.environment["SCDA_THREADS"] == "2"
+    assert environment.environment["MALLOC_TRIM_THRESHOLD_"] == "4194304"
     monkeypatch.setenv("SCDA_THREADS", "7")
     serve(bundle, port=0, workers=3)
     assert environment.environment["SCDA_THREADS"] == "7"
