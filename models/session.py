@@ -1,7 +1,9 @@
 """The ONNX Runtime session: its actual provider and its number of threads."""
 
 import ctypes
+import io
 import logging
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,18 +54,21 @@ class Session:
         self.threads = options.intra_op_num_threads = min(threads or cpus, cpus)
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
-        providers = _providers(provider, gpu)
-        try:
-            source = str(model) if isinstance(model, Path) else model.read()
-            self._session = ort.InferenceSession(source, options, providers=providers)
-        except Exception as error:  # ONNX Runtime has no common class for "not a model"
-            name = Path(getattr(model, "name", "model")).name
-            raise GateError(f"{name}: not an ONNX model: {str(error).splitlines()[0]}") from None
+        # ONNX Runtime prints what it misses to standard output, which may be the rows of `label`.
+        with redirect_stdout(io.StringIO()) as printed:
+            providers = _providers(provider, gpu)
+            self._session = _load(model, options, providers)
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()
+        # After an error of the GPU, it would go over to the CPU, and print so.
+        self._session.disable_fallback()
         if provider == "cuda" and self.provider != "cuda":
-            raise UsageError(f"provider cuda is not available: the session runs on {self.provider}")
+            raise UsageError(
+                f"provider cuda is not available: the session runs on {self.provider}"
+                f"{_because(printed)}"
+            )
         if provider == "auto" and self.provider == "cpu" and len(providers) > 1:
-            log.warning("found a GPU that ONNX Runtime cannot use; running on the CPU")
+            why = _because(printed)
+            log.warning("found a GPU that ONNX Runtime cannot use; running on the CPU%s", why)
 
     @property
     def width(self) -> int:
@@ -103,6 +108,25 @@ def has_driver() -> bool:
     except OSError:
         return False
     return True
+
+
+def _load(
+    model: Path | BinaryIO,
+    options: ort.SessionOptions,
+    providers: list[str | tuple[str, dict[str, str]]],
+) -> ort.InferenceSession:
+    try:
+        source = str(model) if isinstance(model, Path) else model.read()
+        return ort.InferenceSession(source, options, providers=providers)
+    except Exception as error:  # ONNX Runtime has no common class for "not a model"
+        name = Path(getattr(model, "name", "model")).name
+        raise GateError(f"{name}: not an ONNX model: {str(error).splitlines()[0]}") from None
+
+
+def _because(printed: io.StringIO) -> str:
+    """Return what ONNX Runtime printed first about a failure, after a colon."""
+    lines = [line for line in printed.getvalue().splitlines() if not line.startswith("***")]
+    return f": {lines[0]}" if lines else ""
 
 
 def _providers(name: str, gpu: int) -> list[str | tuple[str, dict[str, str]]]:

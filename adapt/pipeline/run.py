@@ -38,7 +38,7 @@ from scda.adapt.runs.images_table import read_images, write_images
 from scda.adapt.runs.tables import read_rejected, write_discovery, write_rejected
 from scda.adapt.runs.target_map import make_map, write_map
 from scda.adapt.runtime import distributed
-from scda.adapt.runtime.device import select_device
+from scda.adapt.runtime.device import memory_errors, select_device
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.algorithm import Adapted, adapt
 from scda.adapt.training.finetune import ImageInputs, trained_backbone
@@ -191,7 +191,7 @@ def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
         # The head is small: one thread is nearly as fast as two, and much faster than two on a
         # busy machine; and the result is the same on any number of cores.
         torch.set_num_threads(1)
-    with threadpool_limits(1), open_events(event_folder) as events:
+    with threadpool_limits(1), open_events(event_folder) as events, memory_errors():
         return adapt(
             data.source,
             data.target,
@@ -219,6 +219,7 @@ def _image_inputs(data: Data, backbone: Backbone, config: TrainConfig) -> ImageI
         data.target_images,
         layers=config.finetune,
         workers=num_workers(config.workers, config.batch_size) or distributed.cpus(),
+        pinned=select_device(config).type == "cuda",
     )
 
 

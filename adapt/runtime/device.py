@@ -1,5 +1,8 @@
 """The device of a run, and the number format in which its networks compute."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from scda.adapt.config import TrainConfig
@@ -24,3 +27,19 @@ def select_device(config: TrainConfig) -> torch.device:
     if device.type == "cpu" and config.precision == "fp16":
         raise UsageError("fp16 is not supported on a CPU; use --precision bf16")
     return device
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Say what to do where a GPU has too little memory.
+
+    Raises:
+        UsageError: In place of the error of torch.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        reason = str(error).partition(". GPU ")[0]  # what follows lists all that is allocated
+        raise UsageError(
+            f"{reason}; expected room for a batch: use a smaller --batch-size, or --device cpu"
+        ) from None

@@ -50,7 +50,7 @@ def init(device: torch.device) -> None:
 
 def destroy() -> None:
     """Disconnect from the other processes."""
-    if world_size() > 1:
+    if distributed.is_initialized():  # on a GPU, even a single process has a group
         PartialState().destroy_process_group()
 
 

@@ -1,5 +1,6 @@
 """Fine-tuning: a backbone with learning layers, trained on images instead of features."""
 
+import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -31,10 +32,10 @@ class TunedBackbone(PixelBackbone):
         """Choose the learning layers.
 
         Args:
-            backbone: Backbone to train.
+            backbone: Backbone to train; a copy of its network learns, perhaps on another device.
             layers: Layers that learn: the `last` stage or `all`.
         """
-        super().__init__(backbone)
+        super().__init__(replace(backbone, network=copy.deepcopy(backbone.network)))
         for name, weight in self.network.named_parameters():
             weight.requires_grad_(layers == "all" or name in backbone.last_stage)
         # (N, H, W, 3) pixels are channels-last already: with such weights nothing is reordered.
@@ -95,7 +96,14 @@ class ImageInputs:
     """Inputs from image files: random views for training, and whole domains in one pass."""
 
     def __init__(
-        self, backbone: Backbone, source: Images, target: Images, *, layers: str, workers: int
+        self,
+        backbone: Backbone,
+        source: Images,
+        target: Images,
+        *,
+        layers: str,
+        workers: int,
+        pinned: bool = False,
     ) -> None:
         """Create the inputs; worker processes start with the first batch.
 
@@ -105,13 +113,16 @@ class ImageInputs:
             target: Target files in the order of the target features.
             layers: Layers that learn: the `last` stage or `all`.
             workers: Number of processes that decode; 0 decodes in this one.
+            pinned: Whether views are made in memory from which a GPU copies them faster.
         """
         self.backbone = TunedBackbone(backbone, layers)
         self.num_target = len(target.paths)
         self._source, self._target = source, target
         self._preprocessing = backbone.preprocessing
         self._workers = workers
-        self._augmented = AugmentedBatches(source, target, self._preprocessing, workers=workers)
+        self._augmented = AugmentedBatches(
+            source, target, self._preprocessing, workers=workers, pinned=pinned
+        )
 
     def batches(
         self, steps: Sequence[Step], generator: Generator, *, done: int = 0

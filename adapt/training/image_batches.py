@@ -71,7 +71,13 @@ class AugmentedBatches:
     """
 
     def __init__(
-        self, source: Images, target: Images, preprocessing: Preprocessing, *, workers: int
+        self,
+        source: Images,
+        target: Images,
+        preprocessing: Preprocessing,
+        *,
+        workers: int,
+        pinned: bool = False,
     ) -> None:
         """Create the loader.
 
@@ -80,6 +86,8 @@ class AugmentedBatches:
             target: Target files.
             preprocessing: Preprocessing of the backbone.
             workers: Number of processes; 0 makes the views in this one.
+            pinned: Whether views are made in memory from which a GPU copies them faster. It
+                belongs to the GPU: a run on the CPU would occupy one.
         """
         self._plan: list[list[_Key]] = []
         self._loader: DataLoader[Tensor] = DataLoader(
@@ -87,7 +95,7 @@ class AugmentedBatches:
             batch_sampler=self._plan,
             num_workers=workers,
             persistent_workers=workers > 0,
-            pin_memory=torch.cuda.is_available(),
+            pin_memory=pinned,
             # A fork beside running threads may hang.
             multiprocessing_context="spawn" if workers else None,
             generator=Generator(),  # not the global one: every view has its own seed

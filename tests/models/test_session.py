@@ -24,6 +24,7 @@ class GpuSession:
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
+        self.goes_over_to_the_cpu = True
 
     def __call__(self, path: str, options: ort.SessionOptions, *, providers: list[str]) -> object:
         self.asked_for = providers
@@ -31,6 +32,9 @@ class GpuSession:
 
     def get_providers(self) -> list[str]:
         return [self._provider, CPU]
+
+    def disable_fallback(self) -> None:
+        self.goes_over_to_the_cpu = False
 
 
 def gpu_machine(monkeypatch: pytest.MonkeyPatch, got: str) -> GpuSession:
@@ -105,6 +109,7 @@ def test_a_gpu_is_used_where_there_is_one(
     fake = gpu_machine(monkeypatch, got=CUDA)
     assert Session(model, provider=provider, gpu=1).provider == "cuda"
     assert fake.asked_for == [(CUDA, {"device_id": "1"}), CPU]
+    assert not fake.goes_over_to_the_cpu  # after an error in a call
 
 
 def test_the_cpu_can_be_asked_for_beside_a_gpu(
@@ -122,6 +127,24 @@ def test_a_gpu_that_fails_to_load_is_not_passed_off_as_one(
     assert Session(model, provider="auto").provider == "cpu"
     with pytest.raises(UsageError, match=r"cuda is not available: the session runs on cpu$"):
         Session(model, provider="cuda")
+
+
+def test_what_onnx_runtime_prints_about_a_gpu_is_no_output(
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gpu_machine(monkeypatch, got=CPU)
+    missing = "Failed to load libcudnn.so.9: cannot open shared object file"
+    monkeypatch.setattr(ort, "preload_dlls", lambda: print(f"*** EP Error ***\n{missing}\nmore"))
+    assert Session(model, provider="auto").provider == "cpu"
+    assert caplog.messages == [
+        f"found a GPU that ONNX Runtime cannot use; running on the CPU: {missing}"
+    ]
+    with pytest.raises(UsageError, match=f"the session runs on cpu: {missing}$"):
+        Session(model, provider="cuda")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("damaged", [b"", b"no model", "half", "missing"])

@@ -115,7 +115,15 @@ def test_only_what_is_to_learn_changes(data: Data, tiny: TinyData) -> None:
         before = state(backbone.network)
         of = inputs(data, backbone, part)
         step(data, networks(of), of)
-        assert changed(before, state(backbone.network)) == expected
+        assert changed(before, state(trained_backbone(backbone, of.backbone).network)) == expected
+        assert not changed(before, state(backbone.network))
+
+
+def test_the_caller_keeps_its_backbone_on_the_cpu(data: Data, backbone: Backbone) -> None:
+    before, of = backbone.id, inputs(data, backbone, "all")
+    of.backbone.to("meta")
+    assert backbone.id == before
+    assert not any(weight.requires_grad for weight in backbone.network.parameters())
 
 
 def test_the_backbone_moves_at_its_own_rate(data: Data, tiny: TinyData) -> None:
@@ -125,7 +133,8 @@ def test_the_backbone_moves_at_its_own_rate(data: Data, tiny: TinyData) -> None:
         before = state(backbone.network)["layers.11.weight"]
         of = inputs(data, backbone, "last")
         step(data, networks(of), of, backbone_lr_scale=rate, weight_decay=0.0)
-        moved.append(state(backbone.network)["layers.11.weight"] - before)
+        after = state(trained_backbone(backbone, of.backbone).network)["layers.11.weight"]
+        moved.append(after - before)
     torch.testing.assert_close(moved[0], 10 * moved[1], rtol=1e-3, atol=1e-6)
 
 
@@ -148,10 +157,10 @@ def test_refreshed_statistics_are_the_targets_where_it_learns_and_nowhere_else(
     before = state(backbone.network)
     of = inputs(data, backbone, "last")
     of.refresh_batchnorm(of.backbone)
-    after = state(backbone.network)
+    after = state(trained_backbone(backbone, of.backbone).network)
     assert changed(before, after) == {"layers.12"}
     seen: list[Tensor] = []
-    layer = backbone.network.get_submodule("layers.12")
+    layer = of.backbone.get_submodule("network.layers.12")
     layer.register_forward_hook(lambda module, given, out: seen.append(given[0]))
     of.target_features(of.backbone)
     torch.testing.assert_close(
@@ -176,7 +185,7 @@ def test_losses_are_float32_whatever_the_passes_compute_in(
     of = inputs(data, backbone, "last")
     nets = networks(of, precision)
     computed: list[torch.dtype] = []
-    layer = backbone.network.get_submodule("layers.11")
+    layer = of.backbone.get_submodule("network.layers.11")
     layer.register_forward_hook(lambda module, given, out: computed.append(out.dtype))
     losses = step(data, nets, of, precision=precision)
     assert set(computed) == {torch.float32 if precision == "fp32" else torch.bfloat16}

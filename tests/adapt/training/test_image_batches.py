@@ -85,6 +85,15 @@ def test_a_step_has_its_rows_whatever_the_number_of_processes(
     assert not torch.equal(one[0][2], one[1][2])  # the same rows, seen in another way
 
 
+@pytest.mark.parametrize("pinned", [True, False])
+def test_memory_is_pinned_for_a_run_on_a_gpu_alone(
+    domains: tuple[Images, Images], pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # whatever else is there
+    augmented = AugmentedBatches(*domains, PREPROCESSING, workers=0, pinned=pinned)
+    assert augmented._loader.pin_memory is pinned
+
+
 def test_views_follow_the_generator_and_leave_the_global_one_alone(
     domains: tuple[Images, Images],
 ) -> None:
