@@ -1,5 +1,6 @@
 """`scda-adapt names`: edit the names of classes from the shell."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ from scda.adapt.cli.output import print_json, print_report_hint
 
 if TYPE_CHECKING:
     from scda.models.names import Names
+    from scda.serve.review.names_command import Progress
 
 
 def names(
@@ -51,7 +53,7 @@ def names(
     from scda.models.bundle import bundle_folder, read_manifest
     from scda.models.names import read_names
     from scda.models.naming import change_names
-    from scda.serve.review.names_command import Orders, lines, listing
+    from scda.serve.review.names_command import Orders, lines, listing, progress
 
     orders = Orders(
         undo=undo,
@@ -68,18 +70,20 @@ def names(
         print_report_hint(folder)
     else:
         current = read_names(folder, manifest)
-    rows = listing(manifest, current)
+    rows, covered = listing(manifest, current), progress(manifest, current)
     if as_json:
-        _print_as_json(current, rows, history=history)
+        _print_as_json(current, rows, covered, history=history)
         return
     if show or not history:
-        typer.echo("\n".join(lines(rows)))
+        typer.echo("\n".join([*lines(rows), *covered.lines]))
     if history:
         for change in current.history:
             typer.echo(f"{change.version:5}  {change.at}  {change.did}")
 
 
-def _print_as_json(current: "Names", rows: list[dict[str, Any]], *, history: bool) -> None:
+def _print_as_json(
+    current: "Names", rows: list[dict[str, Any]], covered: "Progress", *, history: bool
+) -> None:
     changes = [{"version": c.version, "at": c.at, "did": c.did} for c in current.history]
-    fields = {"names_version": current.version, "classes": rows}
+    fields = {"names_version": current.version, "classes": rows, "progress": asdict(covered)}
     print_json(fields | ({"history": changes} if history else {}))

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -98,6 +98,11 @@ class TargetImages:
         ]
         order = np.argsort(self._confidence[of_class], kind="stable").tolist()
         return [of_class[i] for i in (reversed(order) if surest_first else order)]
+
+    def rows_of(self, paths: Iterable[str]) -> list[int]:
+        """Return the rows of images by their path, in this order, without those it has not."""
+        row_of = {_key(image.path): row for row, image in enumerate(self.images)}
+        return [row_of[key] for key in map(_key, paths) if key in row_of]
 
     def thumbnail(self, row: int) -> bytes:
         """Return a small JPEG of one image.

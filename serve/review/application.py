@@ -5,7 +5,9 @@ current names.json, so tabs and the shell do not lose each other's work.
 """
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,12 @@ from scda.models.names import Names, read_names
 from scda.models.naming import ConflictError, Edit, SaveError, change_names, undoable
 from scda.serve.files.target_images import TargetImages, open_target_images
 from scda.serve.review.middleware import ReviewMiddleware
+from scda.serve.review.names_command import progress
 from scda.serve.web.assets import serve_assets
 
 _HISTORY = 20  # changes shown
 _PAGE = 60  # images at once
-_SCRIPTS = ("api", "cards", "pages", "actions", "images", "keys")
+_SCRIPTS = ("api", "cards", "pages", "actions", "images", "picked", "keys")
 _SHARED = ("theme.css", "status.js")
 _LOADED = (*_SHARED, "review.css", *(f"review_{name}.js" for name in _SCRIPTS), "review.js")
 _ASSETS = {"/": "review.html", **{f"/{name}": name for name in _LOADED}}
@@ -38,6 +41,12 @@ class Review:
     folder: Path
     manifest: Manifest
     target_images: TargetImages
+    choose: Callable[[], Sequence[str]] | None = None  # as `picked` of `create_review_app`
+
+    @cached_property
+    def picked(self) -> list[int]:
+        """The rows of the images whose label would help most; choosing them may take seconds."""
+        return self.target_images.rows_of(self.choose()) if self.choose else []
 
     def names(self) -> Names:
         """Return the current names on disk."""
@@ -53,10 +62,17 @@ class Review:
             "trust": self.manifest.trust and dataclasses.asdict(self.manifest.trust),
             "version": names.version,
             "classes": [self._class(names, info) for info in doubtful_last],
+            "progress": self._progress(names),
+            "can_pick": self.choose is not None and not self.target_images.why_not,
             "undo": last.did if last else None,
             "history": [{"at": c.at, "did": c.did} for c in names.history[: -_HISTORY - 1 : -1]],
             "why_no_images": self.target_images.why_not,
         }
+
+    def _progress(self, names: Names) -> dict[str, Any]:
+        covered = progress(self.manifest, names)
+        texts = {"text": covered.text, "next_text": covered.next_text} if covered.images else {}
+        return dataclasses.asdict(covered) | texts
 
     def _class(self, names: Names, info: ClassInfo) -> dict[str, Any]:
         # What was measured of a class does not hold for the classes merged into it.
@@ -78,19 +94,27 @@ class Review:
         }
 
 
-def create_review_app(bundle: Path, token: str, *, target: Path | None = None) -> FastAPI:
+def create_review_app(
+    bundle: Path,
+    token: str,
+    *,
+    target: Path | None = None,
+    picked: Callable[[], Sequence[str]] | None = None,
+) -> FastAPI:
     """Return the page's application; everything lies under `/TOKEN/`.
 
     Args:
         bundle: Folder of the bundle.
         token: Secret part of the address; any other path is answered with 404.
         target: Folder of the target images; the folder used for training if None.
+        picked: Returns the paths of the target images whose label would help most, relative to
+            the target folder; called once they are asked for. None offers none.
 
     Raises:
         GateError: If the bundle or its names.json is damaged, or the names are another model's.
     """
     manifest = read_manifest(bundle)
-    review = Review(bundle, manifest, open_target_images(bundle, manifest, target))
+    review = Review(bundle, manifest, open_target_images(bundle, manifest, target), picked)
     review.names()  # those of another model are refused before anybody edits them
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(ReviewMiddleware, token=token)
@@ -126,16 +150,18 @@ def _serve_pictures(app: FastAPI, review: Review) -> None:
         except GateError as error:  # the bundle was replaced or deleted under the page
             raise ImageError("not_found", str(error)) from None
 
+    def described(rows: Sequence[int]) -> list[dict[str, Any]]:
+        images = review.target_images.images
+        return [{"row": row, **dataclasses.asdict(images[row])} for row in rows]
+
     @app.get("/images/{class_id}")
     def images(class_id: str, start: int = 0, surest_first: bool = True) -> dict[str, Any]:
         rows = review.target_images.rows(class_id, review.names(), surest_first=surest_first)
-        return {
-            "total": len(rows),
-            "images": [
-                {"row": row, **dataclasses.asdict(review.target_images.images[row])}
-                for row in rows[max(0, start) :][:_PAGE]
-            ],
-        }
+        return {"total": len(rows), "images": described(rows[max(0, start) :][:_PAGE])}
+
+    @app.get("/picked")
+    def picked() -> dict[str, Any]:
+        return {"images": described(review.picked)}
 
     @app.get("/image/{row}")
     def image(row: int) -> Response:

@@ -2,6 +2,8 @@
 // Starts the page: connects its fixed parts, and loads the state.
 
 $("undo").addEventListener("click", undo);
+$("picked").addEventListener("click", togglePicked);
+$("next").addEventListener("click", nextToName);
 $("help").addEventListener("click", () => $("keys").showModal());
 $("merge").addEventListener("click", () => merge(marked));
 $("unmark").addEventListener("click", () => {

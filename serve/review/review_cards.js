@@ -6,19 +6,27 @@ function show(next) {
   marked = marked.filter((id) => isActive(id));
   showPages();
   const discovered = state.classes.filter((info) => info.kind === "discovered");
-  const open = discovered.filter((info) => !info.merged_into && !info.dropped);
   const dropped = state.classes.filter((info) => info.dropped && !info.merged_into);
-  const named = open.filter((info) => info.named).length;
-  $("progress").textContent = open.length ? `${named} of ${open.length} discovered classes named` : "";
+  showProgress(state.progress);
   $("dropped-section").hidden = !dropped.length;
   $("dropped-count").textContent = `${dropped.length}`;
   $("known-count").textContent = `${state.classes.length - discovered.length}`;
   showNotes();
+  showPickedNote();
+  $("picked").hidden = !state.can_pick;
   $("undo").disabled = !state.undo;
   $("undo").textContent = state.undo ? `Undo: ${state.undo}` : "Undo";
   $("undo").title = $("undo").textContent;
   $("history").replaceChildren(...state.history.map(historyLine));
   showMarked();
+}
+
+function showProgress({ text, next_text, next_id, images, images_named, next_images }) {
+  $("progress").textContent = text ?? "";
+  $("next").textContent = next_text ?? "";
+  $("next").hidden = !next_id || !text;
+  $("bar-named").style.width = `${(100 * images_named) / (images || 1)}%`;
+  $("bar-next").style.width = `${(100 * next_images) / (images || 1)}%`;
 }
 
 function showNotes() {
@@ -38,7 +46,6 @@ function makeCard(info) {
   const card = $("card").content.firstElementChild.cloneNode(true);
   const id = info.class_id;
   card.id = id;
-  card.querySelector(".pictures").replaceChildren(...pictures(info, info.pictures));
   const name = card.querySelector(".name input");
   name.setAttribute("aria-label", `name of ${id}`);
   name.placeholder = `Name of ${id}`;
@@ -70,6 +77,7 @@ function update(card, info) {
   card.querySelector(".facts").textContent = facts(info);
   card.querySelector(".doubt span").textContent = info.doubt;
   card.querySelector(".doubt").hidden = !info.doubt;
+  showPictures(card.querySelector(".pictures"), info);
   card.querySelector(".members").replaceChildren(...(members.get(info.class_id) || []).map(memberLine));
   card.classList.toggle("dropped", info.dropped);
   name.disabled = info.dropped;
@@ -89,6 +97,16 @@ function facts(info) {
   if (near) parts.push(`nearest known class: ${near.label}${similarity}`);
   if (info.measures && !info.doubt) parts.push(info.measures);
   return parts.join(" · ");
+}
+
+/** Shows the typical images of a class, or those picked of it; what stays is not loaded again. */
+function showPictures(strip, info) {
+  const found = picked.shown ? pickedOf(info) : [];
+  const key = picked.shown ? found.map((image) => image.row).join() : "typical";
+  if (strip.dataset.shown === key) return;
+  strip.dataset.shown = key;
+  strip.classList.toggle("picked", picked.shown);
+  strip.replaceChildren(...(picked.shown ? found.map(figure) : pictures(info, info.pictures)));
 }
 
 function pictures(info, count) {

@@ -48,6 +48,10 @@ function nextUnnamed(id) {
   reveal(later.find((other) => !classOf(other).named) || id);
 }
 
+function nextToName() {
+  if (state.progress.next_id) reveal(state.progress.next_id);
+}
+
 const KEYS = {
   j: () => move(1),
   ArrowDown: () => move(1),
@@ -56,6 +60,8 @@ const KEYS = {
   ArrowUp: () => move(-1),
   ArrowLeft: () => move(-1),
   u: undo,
+  p: togglePicked,
+  g: nextToName,
   "/": () => $("search").focus(),
   "?": () => $("keys").showModal(),
   M: () => marked.length > 1 && merge(marked),

@@ -9,10 +9,10 @@ let members = new Map(); // class id → the classes merged into it
 const homeOf = (info) => (info.merged_into ? null : info.dropped ? "dropped" : info.kind);
 const searched = () => $("search").value.trim().toLowerCase();
 
-/** Returns the classes of a section that match the search, in their order. */
+/** Returns the classes of a section that match the search and the filter of picked images, in their order. */
 function listed(home) {
   const text = searched();
-  return state.classes.filter((info) => homeOf(info) === home && matches(info, text));
+  return state.classes.filter((info) => homeOf(info) === home && matches(info, text) && hasPicked(info));
 }
 
 function matches(info, text) {
@@ -36,10 +36,10 @@ function showPage(home) {
   const shown = all.slice(start, start + PAGE);
   arrange($(home), shown.map(cardOf));
   const pager = document.querySelector(`.pager[data-of=${home}]`);
-  pager.hidden = !last && !searched();
+  pager.hidden = !last && !searched() && (all.length > 0 || !picked.shown);
   pager.querySelector("span").textContent = all.length
     ? `${start + 1} to ${start + shown.length} of ${all.length}`
-    : "no class matches the search";
+    : searched() ? "no class matches the search" : "no image is picked of these classes";
   pager.querySelector(".previous").disabled = !pages[home];
   pager.querySelector(".next").disabled = pages[home] === last;
 }
@@ -68,11 +68,12 @@ function turn(home, step) {
   $(home).scrollIntoView();
 }
 
-/** Turns to the page that shows a class, without the search if that hides it, and focuses its card. */
+/** Turns to the page that shows a class, without the search and the filter if they hide it, and focuses its card. */
 function reveal(id) {
   const home = homeOf(classOf(id));
   const place = () => listed(home).findIndex((info) => info.class_id === id);
   if (place() < 0) $("search").value = "";
+  if (place() < 0) showPicked(false);
   pages[home] = Math.floor(place() / PAGE);
   showPages();
   cards.get(id).focus();
@@ -81,8 +82,12 @@ function reveal(id) {
 function search() {
   for (const home of HOMES) pages[home] = 0;
   showPages();
-  const text = searched();
-  for (const home of ["dropped", "known"]) if (text && listed(home).length) $(`${home}-section`).open = true;
+  if (searched()) openFound();
+}
+
+/** Opens the sections that hold what is searched for. */
+function openFound() {
+  for (const home of ["dropped", "known"]) if (listed(home).length) $(`${home}-section`).open = true;
 }
 
 function onSearchKey(event) {

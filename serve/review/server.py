@@ -5,7 +5,7 @@ import socket
 import tempfile
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ def serve_review(
     *,
     port: int = 0,
     target: Path | None = None,
+    picked: Callable[[], Sequence[str]] | None = None,
     browser: bool = True,
     on_address: Callable[[str], None] = print,
 ) -> None:
@@ -31,6 +32,7 @@ def serve_review(
         bundle: Folder of the bundle.
         port: Port to listen on; 0 chooses a free one.
         target: As in `create_review_app`.
+        picked: As in `create_review_app`.
         browser: Whether to open the page in the user's browser.
         on_address: Called with the address of the page once it can be opened.
 
@@ -39,7 +41,7 @@ def serve_review(
         GateError: If the bundle is damaged.
     """
     token = secrets.token_urlsafe(24)
-    app = create_review_app(bundle, token, target=target)
+    app = create_review_app(bundle, token, target=target, picked=picked)
     with _listen(port) as listener:
         address = f"http://{HOST}:{listener.getsockname()[1]}/{token}/"
         config = uvicorn.Config(  # h11 bounds the size of a request's headers

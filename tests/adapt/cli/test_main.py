@@ -355,6 +355,7 @@ def test_names_are_listed_set_and_undone(scda: Scda, tmp_path: Path) -> None:
     done = scda("names", bundle, "--set", "discovered-000=lemon", "--drop", "discovered-001")
     assert (done.returncode, done.stderr) == (0, "")
     assert "lemon" in done.stdout
+    assert "1 of 1 discovered classes named; 85% of 40 target images" in done.stdout
     shown = scda("names", bundle, "--undo", "--history").stdout
     assert "lemon" not in shown.splitlines()[0]
     assert shown.splitlines()[-1].endswith("undid: named discovered-000 lemon")
@@ -362,6 +363,10 @@ def test_names_are_listed_set_and_undone(scda: Scda, tmp_path: Path) -> None:
     assert fields["names_version"] == 3
     assert [change["version"] for change in fields["history"]] == [1, 2, 3]
     assert fields["classes"][4]["answers_as"] == "unknown"
+    assert (fields["progress"]["images_dropped"], fields["progress"]["next_id"]) == (
+        6,
+        "discovered-000",
+    )
 
 
 def test_inspect_and_names_say_what_is_doubtful(scda: Scda, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ import json
 import shutil
 from pathlib import Path
 
+from scda.adapt.cli.review import picker
+from tests.bundles import make_bundle
 from tests.conftest import Scda, TinyData
 
 
@@ -25,6 +27,16 @@ def test_pick_writes_tables_and_folders(
     assert len(json.loads(outs[1].read_text())["labels"]) == 4
     copied = [path for path in (tmp_path / "sorted").rglob("*") if path.is_file()]
     assert len(copied) == 5  # with the manifest
+
+
+def test_the_review_of_a_run_picks_the_same_images(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path, scda: Scda
+) -> None:
+    choose = picker(tiny_run / "bundle", 3)
+    assert choose
+    printed = scda("pick", tiny_run, "--n", "3").stdout.split()
+    assert [str(tiny.target / path) for path in choose()] == printed
+    assert picker(make_bundle(tmp_path / "bundle"), 3) is None
 
 
 def test_pick_needs_a_run_its_features_and_the_target(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,8 @@ from scda.models.bundle import read_manifest
 from scda.models.errors import UsageError
 from scda.models.names import Names
 from scda.models.naming import ConflictError, Naming
-from scda.serve.review.names_command import Orders, lines, listing
+from scda.models.trust import ClassTrust, Doubt
+from scda.serve.review.names_command import Orders, lines, listing, progress
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 
@@ -63,3 +65,40 @@ def test_the_listing_says_what_answers(bundle: Path, naming: Naming) -> None:
         "doubts": [],
     }
     assert lines(rows)[-1] == f"{D1}         6 images  {D1}  -> {RED}"
+
+
+def test_progress_counts_images_under_names_and_finds_the_next_class(
+    bundle: Path, naming: Naming
+) -> None:
+    manifest = read_manifest(bundle)  # 27 images of known classes, 7 and 6 of discovered ones
+    before = progress(manifest, Names())
+    assert (before.images, before.images_named, before.classes, before.next_id) == (40, 27, 2, D0)
+    assert before.lines == [
+        "0 of 2 discovered classes named; 68% of 40 target images under a name",
+        f"next: {D0} covers 18% more (7 images)",
+    ]
+    merged = progress(manifest, Orders(merges=[f"{D1},{D0}"]).apply(naming, Names()))
+    assert (merged.classes, merged.next_id, merged.next_images) == (1, D1, 13)
+    into_known = Orders(merges=[f"{RED},{D0}"], drops=[D1]).apply(naming, Names())
+    assert progress(manifest, into_known).lines == [
+        "85% of 40 target images under a name, 15% dropped"
+    ]
+
+
+def test_a_doubtful_class_is_the_last_to_name_and_a_share_is_never_rounded_to_all(
+    bundle: Path,
+) -> None:
+    manifest = read_manifest(bundle)
+    doubt = ClassTrust(stability=0.4, leak=0.3, similarity=0.6, doubts=(Doubt.LEAKS,))
+    *known, large, small = manifest.classes
+    classes = (
+        *known,
+        replace(large, size=4000, trust=doubt),
+        replace(small, size=1),
+    )
+    changed = replace(manifest, classes=classes)
+    assert progress(changed, Names()).next_text == f"next: {D1} covers 1% more (1 image)"
+    named = progress(changed, Names(labels={D0: "pen"}))
+    assert named.text.startswith("1 of 2 discovered classes named; 99% of 4028")
+    empty = replace(manifest, classes=tuple(replace(info, size=0) for info in manifest.classes))
+    assert progress(empty, Names()).lines == []

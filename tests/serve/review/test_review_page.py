@@ -42,7 +42,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def page(site: Site, chromium: Browser) -> Iterator[Page]:
     with opened(chromium, site.url) as page:
-        expect(page.locator("#progress")).to_have_text("0 of 2 discovered classes named")
+        expect(page.locator("#progress")).to_contain_text("0 of 2 discovered classes named")
         yield page
 
 
@@ -53,7 +53,7 @@ def name_of(page: Page, class_id: str) -> str:
 def test_a_name_is_saved_and_there_after_a_reload(page: Page, site: Site) -> None:
     page.fill(f"#{D0} .name input", "stapler")
     page.press(f"#{D0} .name input", "Enter")
-    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    expect(page.locator("#progress")).to_contain_text("1 of 2 discovered classes named")
     assert site.names().labels == {D0: "stapler"}
     page.reload()
     expect(page.locator(f"#{D0} .name input")).to_have_value("stapler")
@@ -152,7 +152,7 @@ def test_all_of_it_can_be_done_with_the_keyboard(page: Page, site: Site) -> None
 def test_a_hostile_name_is_only_text(page: Page, site: Site, name: str) -> None:
     page.fill(f"#{D0} .name input", name)
     page.press(f"#{D0} .name input", "Enter")
-    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    expect(page.locator("#progress")).to_contain_text("1 of 2 discovered classes named")
     assert site.names().labels == {D0: name}
     page.click(f"#{D1} .mark label, #{D1} .mark input")
     page.focus(f"#{D1} .merge-into")
@@ -190,7 +190,7 @@ def test_what_another_tab_says_comes_in_while_one_types(
     expect(page.locator(f"#{D1} .name input")).to_have_value("pen")
     page.keyboard.type("ler")
     page.keyboard.press("Enter")
-    expect(page.locator("#progress")).to_have_text("2 of 2 discovered classes named")
+    expect(page.locator("#progress")).to_contain_text("2 of 2 discovered classes named")
     assert site.names().labels == {D0: "stapler", D1: "pen"}
 
 
@@ -238,7 +238,7 @@ def test_an_answer_from_before_a_change_does_not_take_it_off_the_page(page: Page
     old = page.evaluate("state")
     page.evaluate("void fetchState()")
     give_name(page, D0, "stapler")
-    expect(page.locator("#progress")).to_have_text("1 of 2 discovered classes named")
+    expect(page.locator("#progress")).to_contain_text("1 of 2 discovered classes named")
     for route in held:
         route.fulfill(json=old)
     page.wait_for_load_state("networkidle")
@@ -434,3 +434,70 @@ def test_a_doubtful_class_is_marked_with_its_reason(tmp_path: Path, chromium: Br
         cards = page.locator("#discovered .card")
         assert cards.evaluate_all("all => all.map((card) => card.id)") == [D1, D0]
         assert not too_wide(page)
+
+
+def test_the_page_says_what_the_next_name_would_cover_and_goes_there(page: Page) -> None:
+    said, following = page.locator("#progress"), page.locator("#next")
+    under = "of 40 target images under a name"
+    expect(said).to_have_text(f"0 of 2 discovered classes named; 68% {under}")
+    expect(following).to_have_text(f"next: {D0} covers 18% more (7 images)")
+    give_name(page, D0, "stapler")
+    expect(said).to_have_text(f"1 of 2 discovered classes named; 85% {under}")
+    expect(page.locator("#bar-named")).to_have_attribute("style", "width: 85%;")
+    expect(page.locator("#bar-next")).to_have_attribute("style", "width: 15%;")
+    page.locator(f"#{D0}").focus()
+    page.keyboard.press("g")
+    expect(page.locator(f"#{D1}")).to_be_focused()
+    page.keyboard.press("d")
+    expect(said).to_have_text(f"1 of 1 discovered classes named; 85% {under}, 15% dropped")
+    expect(following).to_be_hidden()
+
+
+def test_picked_images_are_shown_alone_and_follow_names_and_merges(
+    site: Site, chromium: Browser, tmp_path: Path
+) -> None:
+    images = {"one.jpg": D0, "two.jpg": D1, "three.jpg": RED, "four.jpg": D1}
+    table = {"path": list(images), "class_id": list(images.values()), "confidence": [0.5] * 4}
+    pq.write_table(pa.table(table), site.folder / "neighbours.parquet")
+    (tmp_path / "target").mkdir()
+    for path in images:
+        (tmp_path / "target" / path).write_bytes(picture("yellow"))
+    choices: list[str] = []
+
+    def choose() -> list[str]:
+        choices.append("chosen")
+        return ["four.jpg", "three.jpg", "gone.jpg"]
+
+    app = create_review_app(site.folder, "token", target=tmp_path / "target", picked=choose)
+    with running(app) as address, opened(chromium, f"{address}/token/") as page:
+        note, shown = page.locator("#picked-note"), page.locator("#discovered .card")
+        expect(page.locator("#picked")).to_have_attribute("aria-pressed", "false")
+        assert choices == []  # it takes seconds in a large target
+        page.keyboard.press("p")
+        expect(note).to_contain_text("Only the 2 images")
+        expect(note).to_contain_text("in 2 classes; 1 of them lie in classes with a name")
+        expect(shown).to_have_id(D1)
+        expect(page.locator(f"#{D1} .pictures img")).to_have_attribute("alt", "four.jpg")
+        expect(page.locator(f"#{RED} .pictures img")).to_have_attribute("alt", "three.jpg")
+        give_name(page, D1, "pen")
+        expect(note).to_contain_text("2 of them lie in classes with a name")
+        page.focus(f"#{D1} .merge-into")
+        page.select_option(f"#{D1} .merge-into", label="red")
+        expect(page.locator(f"#{RED} .head ~ .pictures img")).to_have_count(2)
+        page.keyboard.press("g")  # the next class to name has no picked image: all are shown again
+        expect(page.locator(f"#{D0}")).to_be_focused()
+        expect(page.locator("#picked")).to_have_attribute("aria-pressed", "false")
+        expect(page.locator(f"#{D0} .pictures img")).to_have_attribute(
+            "alt", f"typical image 1 of {D0}"
+        )
+        page.click("#picked")
+        expect(note).to_be_visible()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert not too_wide(page)
+    assert choices == ["chosen"]
+
+
+def test_a_bundle_alone_has_no_picked_images(page: Page) -> None:
+    expect(page.locator("#picked")).to_be_hidden()
+    page.keyboard.press("p")
+    expect(page.locator("#message")).to_contain_text("only a run")
