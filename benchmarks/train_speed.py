@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -28,6 +27,7 @@ from torch import Generator, Tensor, nn
 from benchmarks.speed.answers import Answer, exit_code
 from scda.adapt.config import TrainConfig
 from scda.adapt.data import features
+from scda.adapt.data.backbone_file import backbone_file
 from scda.adapt.data.image_files import Images
 from scda.adapt.training.finetune import ImageInputs
 from scda.adapt.training.inputs import PseudoLabels
@@ -82,8 +82,10 @@ def main() -> int:
 def frozen(images: Images) -> Contest:
     """Compare the pass that computes the cached features with its own ONNX Runtime session."""
     backbone = load_backbone("efficientnet_lite0")
-    session = features._open(backbone, partial(Session, provider="cpu"))
-    one_thread = features._open(backbone, partial(Session, provider="cpu", threads=1))
+    with tempfile.TemporaryDirectory() as folder:
+        file = backbone_file(backbone, Path(folder))
+        session = Session(file, provider="cpu")
+        one_thread = Session(file, provider="cpu", threads=1)
     batches = [batch.numpy() for batch in _pixels(images, backbone)]
 
     def ours() -> None:

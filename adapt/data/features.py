@@ -1,7 +1,6 @@
 """Features of the frozen backbone: computed once with ONNX Runtime and cached by content."""
 
 import hashlib
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,19 +12,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from scda.adapt.data.backbone_file import backbone_file
 from scda.adapt.data.feature_cache import FeatureCache, use_cache
 from scda.adapt.data.image_files import Stamp, read_stamp
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
 from scda.models.decoding.content import read_bytes
 from scda.models.errors import ImageError
-from scda.models.files import write_errors
 from scda.models.images import check_image, read_pixels
 from scda.models.index import normalised
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbones import Backbone
-from scda.models.networks.export import export_onnx
-from scda.models.networks.network import PixelBackbone
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
@@ -188,7 +185,9 @@ class _Network:
         """Submit the batch, full or not, and return when there is room for another."""
         if not self._batch:
             return
-        session = self._session = self._session or _open(self.backbone, self.load)
+        session = self._session = self._session or _open(
+            self.backbone, self.load, self.cache.path.parent
+        )
         sent = self.pool.submit(_features, session, list(self._batch.values()))
         self._under_way.append((list(self._batch), sent))
         self._batch = {}
@@ -207,13 +206,8 @@ def _features(session: Session, pixels: list[Pixels]) -> NDArray[np.float32]:
     return features[: len(pixels)]
 
 
-def _open(backbone: Backbone, load: Callable[[Path], Session]) -> Session:
-    temporary = Path(tempfile.gettempdir())
-    with write_errors(temporary), tempfile.TemporaryDirectory(dir=temporary) as folder:
-        model = Path(folder) / "backbone.onnx"
-        shape = backbone.preprocessing.shape
-        export_onnx(PixelBackbone(backbone), model, shape=shape, outputs=["features"])
-        return load(model)
+def _open(backbone: Backbone, load: Callable[[Path], Session], cache_folder: Path) -> Session:
+    return load(backbone_file(backbone, cache_folder))
 
 
 def _read_all(

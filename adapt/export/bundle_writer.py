@@ -13,6 +13,7 @@ from PIL import Image
 
 from scda.adapt.continuity.continued import Continued
 from scda.adapt.continuity.memory import Memory
+from scda.adapt.data.backbone_file import backbone_file
 from scda.adapt.data.image_files import Images
 from scda.adapt.export.final_model import RADII, FinalModel
 from scda.models import bundle as names
@@ -23,7 +24,7 @@ from scda.models.errors import DataError
 from scda.models.files import printable, write_errors
 from scda.models.index import build_index, write_index
 from scda.models.networks.backbones import Backbone
-from scda.models.networks.export import MODEL_OUTPUTS, check_export, export_onnx
+from scda.models.networks.export import check_export, export_model
 from scda.models.networks.network import PixelClassifier
 from scda.models.preprocess import Pixels
 from scda.models.target_figures import HeldOut, TargetFigures
@@ -42,6 +43,7 @@ def make_bundle(
     final: FinalModel,
     backbone: Backbone,
     *,
+    cache: Path | None,
     source: Images,
     target: Images,
     status: tuple[str, ...],
@@ -58,6 +60,7 @@ def make_bundle(
         folder: Path of the bundle.
         final: The final model.
         backbone: Backbone in its final state, on the CPU.
+        cache: Folder that keeps the exported backbone; None for one that no other run has.
         source: Source files in the order of the source features.
         target: Target files in the order of the target features.
         status: `ok`, or the statuses of the run's findings.
@@ -77,15 +80,17 @@ def make_bundle(
     with (
         write_errors(folder),
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft.") as name,
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".draft.") as scratch,
     ):
         draft = Path(name)
-        _write_model(draft, final, backbone, source, target)
+        exported = backbone_file(backbone, cache or Path(scratch))
+        images = {"source": source, "target": target}
+        _write_model(draft, final, exported, backbone, images)
         write_index(build_index(final.centroids), draft / names.CLUSTERS)
         if neighbours:
             write_index(build_index(final.features), draft / names.NEIGHBOURS)
             _write_neighbour_rows(draft / names.NEIGHBOUR_ROWS, final, target)
         memory.save(draft / names.MEMORY)
-        images = {"source": source, "target": target}
         classes = tuple(
             _class_info(draft, final, label, images) for label in range(len(final.centroids))
         )
@@ -115,7 +120,7 @@ def _figures(final: FinalModel, held_out: HeldOut | None) -> TargetFigures:
 
 
 def _write_model(
-    draft: Path, final: FinalModel, backbone: Backbone, source: Images, target: Images
+    draft: Path, final: FinalModel, exported: Path, backbone: Backbone, images: dict[str, Images]
 ) -> None:
     module = PixelClassifier(backbone, final.networks.head, final.networks.classifier)
     metadata = {
@@ -123,10 +128,9 @@ def _write_model(
         "scda_classes": json.dumps(dict(zip(final.class_ids, final.labels, strict=True))),
         "scda_preprocessing": json.dumps(backbone.preprocessing.to_json()),
     }
-    shape = backbone.preprocessing.shape
     model = draft / names.MODEL
-    export_onnx(module, model, shape=shape, outputs=MODEL_OUTPUTS, metadata=metadata)
-    pixels = np.stack(_parity_images(source, target, backbone.preprocessing))
+    export_model(exported, module.top, model, width=backbone.width, metadata=metadata)
+    pixels = np.stack(_parity_images(images["source"], images["target"], backbone.preprocessing))
     check_export(module, model, pixels).save(draft / names.PARITY)
 
 

@@ -237,6 +237,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         folder.bundle,
         final,
         trained_backbone(run.backbone, adapted.networks.backbone),
+        cache=run.job.cache if config.finetune == "none" else None,
         source=data.source_images,
         target=data.target_images,
         status=statuses(adapted.findings),

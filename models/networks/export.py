@@ -6,38 +6,73 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.compose
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from scda.models.errors import GateError
+from scda.models.networks.backbones import Backbone
+from scda.models.networks.network import FeatureClassifier, pixel_backbone
 from scda.models.parity import Reference, check_parity
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
 OPSET = 20
 MODEL_OUTPUTS = ("probabilities", "features")
+_INPUT, _BETWEEN = "pixels", "backbone"  # names of the inputs of backbone and head
+_TOP = "top/"  # before the names of what lies behind the backbone
 
 
-def export_onnx(
-    module: nn.Module,
-    path: Path,
-    *,
-    shape: tuple[int, int, int],
-    outputs: Sequence[str],
-    metadata: dict[str, str] | None = None,
-) -> None:
-    """Write a module that reads (N, H, W, 3) uint8 pixels as one ONNX file with a free N.
+def export_backbone(backbone: Backbone, path: Path) -> None:
+    """Write a backbone that reads (N, H, W, 3) uint8 pixels as one ONNX file with a free N.
 
     Args:
-        module: Module to export; it is put into evaluation mode.
+        backbone: Backbone, on the CPU.
         path: File to write.
-        shape: Shape (H, W, 3) of the images.
-        outputs: Names of the outputs.
+    """
+    # Two images: the exporter would fix a batch of one.
+    pixels = torch.zeros((2, *backbone.preprocessing.shape), dtype=torch.uint8)
+    model = _exported(pixel_backbone(backbone), pixels, _INPUT, [_BETWEEN])
+    onnx.save_model(model, str(path))
+
+
+def export_model(
+    backbone: Path,
+    top: FeatureClassifier,
+    path: Path,
+    *,
+    width: int,
+    metadata: dict[str, str] | None = None,
+) -> None:
+    """Write a model as one ONNX file: what `export_backbone` wrote, and head and C behind it.
+
+    Args:
+        backbone: File of the backbone.
+        top: Head and C, on the CPU.
+        path: File to write.
+        width: Width of the backbone's features, D_backbone.
         metadata: Written to the file as `metadata_props`.
     """
+    names = [_TOP + name for name in MODEL_OUTPUTS]
+    behind = _exported(top, torch.zeros(2, width), _BETWEEN, MODEL_OUTPUTS)
+    behind = onnx.compose.add_prefix(behind, _TOP)
+    model = onnx.compose.merge_models(
+        onnx.load_model(str(backbone)), behind, io_map=[(_BETWEEN, _TOP + _BETWEEN)]
+    )
+    operators = {entry.domain: entry for entry in model.opset_import}  # each of both parts
+    del model.opset_import[:]
+    model.opset_import.extend(operators.values())
+    _rename(model.graph, dict(zip(names, MODEL_OUTPUTS, strict=True)))
+    onnx.helper.set_model_props(model, metadata or {})
+    onnx.checker.check_model(model)
+    onnx.save_model(model, str(path))
+
+
+def _exported(
+    module: nn.Module, example: Tensor, takes: str, outputs: Sequence[str]
+) -> onnx.ModelProto:
+    """Return a module as an ONNX model with a free batch; the module is put into evaluation."""
     module.eval()
-    # Two images: the exporter would fix a batch of one.
-    example = torch.zeros((2, *shape), dtype=torch.uint8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter warns about its own code
         program = torch.onnx.export(
@@ -45,7 +80,7 @@ def export_onnx(
             (example,),
             dynamo=True,
             opset_version=OPSET,
-            input_names=["pixels"],
+            input_names=[takes],
             output_names=list(outputs),
             dynamic_shapes=({0: torch.export.Dim("batch", min=1)},),
             external_data=False,
@@ -53,10 +88,15 @@ def export_onnx(
         )
     if program is None:
         raise GateError("the ONNX exporter returned no model")
-    model = _anonymous(program.model_proto)
-    onnx.helper.set_model_props(model, metadata or {})
-    onnx.checker.check_model(model)
-    onnx.save_model(model, str(path))
+    return _anonymous(program.model_proto)
+
+
+def _rename(graph: onnx.GraphProto, names: dict[str, str]) -> None:
+    for node in graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    for value in graph.output:
+        value.name = names.get(value.name, value.name)
 
 
 def check_export(module: nn.Module, model: Path, pixels: Pixels) -> Reference:
@@ -64,7 +104,7 @@ def check_export(module: nn.Module, model: Path, pixels: Pixels) -> Reference:
 
     Args:
         module: `PixelClassifier` on the CPU, in float32.
-        model: File that `export_onnx` wrote from it.
+        model: File that `export_model` wrote of it.
         pixels: (N, H, W, 3) uint8, decoded images; compared at batch 1, 2 and N.
 
     Raises:

@@ -120,15 +120,29 @@ def pixel_backbone(backbone: Backbone) -> nn.Module:
     return SideBySide(backbone.parts) if backbone.parts else PixelBackbone(backbone)
 
 
+class FeatureClassifier(nn.Module):
+    """Head and C: features (N, D_backbone) → probabilities (N, C) and features (N, D)."""
+
+    def __init__(self, head: nn.Module, classifier: nn.Module) -> None:
+        """Combine the two parts."""
+        super().__init__()
+        self.head, self.classifier = head, classifier
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return softmax probabilities and F's features."""
+        features = self.head(features)
+        return self.classifier(features).softmax(dim=1), features
+
+
 class PixelClassifier(nn.Module):
     """All of F and C: (N, H, W, 3) uint8 → probabilities (N, C) and features (N, D)."""
 
     def __init__(self, backbone: Backbone, head: nn.Module, classifier: nn.Module) -> None:
         """Combine the three parts."""
         super().__init__()
-        self.backbone, self.head, self.classifier = pixel_backbone(backbone), head, classifier
+        self.backbone, self.top = pixel_backbone(backbone), FeatureClassifier(head, classifier)
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Return softmax probabilities and F's features."""
-        features = self.head(self.backbone(pixels))
-        return self.classifier(features).softmax(dim=1), features
+        top: tuple[Tensor, Tensor] = self.top(self.backbone(pixels))
+        return top

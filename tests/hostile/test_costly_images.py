@@ -43,7 +43,7 @@ def backbone(tiny: TinyData) -> Backbone:
 
 @pytest.fixture(autouse=True)
 def torch_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "_open", lambda backbone, load: TorchSession(backbone))
+    monkeypatch.setattr(features, "_open", lambda backbone, *_: TorchSession(backbone))
 
 
 @pytest.fixture

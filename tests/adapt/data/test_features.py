@@ -2,7 +2,7 @@ import hashlib
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,7 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
     """Every session that was opened."""
     opened: list[TorchSession] = []
 
-    def open_torch(backbone: Backbone, load: Callable[[Path], Session]) -> TorchSession:
+    def open_torch(backbone: Backbone, *_: object) -> TorchSession:
         opened.append(TorchSession(backbone))
         return opened[-1]
 
@@ -80,8 +80,8 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> list[TorchSession]:
 
 
 @pytest.fixture(scope="module")
-def exported(backbone: Backbone) -> Session:
-    return REALLY_OPEN(backbone, partial(Session, provider="cpu"))
+def exported(backbone: Backbone, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    return REALLY_OPEN(backbone, partial(Session, provider="cpu"), tmp_path_factory.mktemp("kept"))
 
 
 def by_torch(paths: list[Path], backbone: Backbone) -> torch.Tensor:
@@ -106,7 +106,7 @@ def test_onnx_runtime_gives_the_backbones_features(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "_open", lambda backbone, provider: exported)
+    monkeypatch.setattr(features, "_open", lambda *_: exported)
     found = extract(images, backbone, cache_folder=tmp_path)
     assert found.paths == images
     assert found.features.dtype == np.float32
@@ -121,7 +121,7 @@ def test_a_value_depends_neither_on_its_place_in_the_batch_nor_on_its_neighbours
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "_open", lambda backbone, provider: exported)
+    monkeypatch.setattr(features, "_open", lambda *_: exported)
     forward = extract(images, backbone, cache_folder=tmp_path / "a").features
     backward = extract(images[::-1], backbone, cache_folder=tmp_path / "b").features
     alone = extract(images[17:18], backbone, cache_folder=tmp_path / "c").features

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from scda.models.errors import GateError
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
-from scda.models.networks.export import MODEL_OUTPUTS, OPSET, check_export, export_onnx
+from scda.models.networks.export import OPSET, check_export, export_backbone, export_model
 from scda.models.networks.network import FeatureHead, PixelClassifier
 from scda.models.session import Session
 
@@ -43,17 +43,18 @@ def pixels() -> Pixels:
     return np.random.default_rng(0).integers(0, 256, (7, 32, 32, 3)).astype(np.uint8)
 
 
-def export(module: torch.nn.Module, path: Path, height: int = 32) -> Path:
-    export_onnx(
-        module, path, shape=(height, 32, 3), outputs=MODEL_OUTPUTS, metadata={"scda": "yes"}
-    )
+def export(module: PixelClassifier, backbone: Backbone, path: Path) -> Path:
+    of_backbone = path.with_name("backbone.onnx")
+    export_backbone(backbone, of_backbone)
+    export_model(of_backbone, module.top, path, width=backbone.width, metadata={"scda": "yes"})
+    of_backbone.unlink()
     return path
 
 
 def test_the_export_answers_as_torch_at_every_batch_size(
-    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+    module: PixelClassifier, backbone: Backbone, pixels: Pixels, tmp_path: Path
 ) -> None:
-    session = Session(export(module, tmp_path / "model.onnx"), provider="cpu")
+    session = Session(export(module, backbone, tmp_path / "model.onnx"), provider="cpu")
     reference = check_export(module, tmp_path / "model.onnx", pixels)
     for size in (1, 2, 3, 7):
         probabilities, features = session.run(pixels[:size])
@@ -73,35 +74,36 @@ def test_several_backbones_lie_in_one_file(backbone: Backbone, tmp_path: Path) -
     )
     module = classifier(both)
     pixels = np.random.default_rng(0).integers(0, 256, (7, 48, 32, 3)).astype(np.uint8)
-    path = export(module, tmp_path / "model.onnx", height=48)
+    path = export(module, both, tmp_path / "model.onnx")
     check_export(module, path, pixels)
     assert Session(path, provider="cpu").shape == (48, 32, 3)
 
 
 def test_an_export_that_drifts_is_refused(
-    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+    module: PixelClassifier, backbone: Backbone, pixels: Pixels, tmp_path: Path
 ) -> None:
-    path = export(module, tmp_path / "model.onnx")
+    path = export(module, backbone, tmp_path / "model.onnx")
     with torch.no_grad():
-        for weights in module.classifier.parameters():
+        for weights in module.top.classifier.parameters():
             weights[0] += 0.01
     with pytest.raises(GateError, match="parity: cpu differs by"):
         check_export(module, path, pixels)
 
 
 def test_a_module_in_training_is_exported_in_evaluation_mode(
-    module: PixelClassifier, pixels: Pixels, tmp_path: Path
+    module: PixelClassifier, backbone: Backbone, pixels: Pixels, tmp_path: Path
 ) -> None:
     module.train()
-    path = export(module, tmp_path / "model.onnx")
-    assert not any(part.training for part in module.modules())
+    path = export(module, backbone, tmp_path / "model.onnx")
+    parts = [*module.top.modules(), *backbone.network.modules()]
+    assert not any(part.training for part in parts)
     check_export(module, path, pixels)
 
 
 def test_the_file_stands_alone_and_says_nothing_of_this_machine(
-    module: PixelClassifier, tmp_path: Path
+    module: PixelClassifier, backbone: Backbone, tmp_path: Path
 ) -> None:
-    path = export(module, tmp_path / "model.onnx")
+    path = export(module, backbone, tmp_path / "model.onnx")
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
     content = path.read_bytes()
     assert str(Path(__file__).parents[3]).encode() not in content
@@ -111,3 +113,4 @@ def test_the_file_stands_alone_and_says_nothing_of_this_machine(
     assert not any(node.doc_string or node.metadata_props for node in model.graph.node)
     assert {p.key: p.value for p in model.metadata_props} == {"scda": "yes"}
     assert {entry.domain: entry.version for entry in model.opset_import}[""] == OPSET
+    assert len({entry.domain for entry in model.opset_import}) == len(model.opset_import)
