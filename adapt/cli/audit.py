@@ -80,7 +80,9 @@ def audit(
     excluded = write_fix_list(fix_list, result.findings, job.roots) if fix_list else None
     if as_json:
         sizes = {"source": result.num_source, "target": result.num_target}
-        print_json({**sizes, **result.counts(), "page": str(out / _PAGE)})
+        # Null without a list; the same file can be among several findings.
+        places = {"page": str(out / _PAGE), "fix_list_files": excluded}
+        print_json({**sizes, **result.counts(), **places})
         return
     for kind, count in result.counts().items():
         if count:

@@ -17,6 +17,7 @@ from scda.models.limits import MAX_BYTES, MAX_PIXELS, ImageLimits
 
 if TYPE_CHECKING:
     from scda.adapt.runtime.progress import Reporter
+    from scda.models.excluded import Excluded
     from scda.serve.labelling.outputs import Options
     from scda.serve.labelling.sources import FileSelection
     from scda.serve.labelling.summary import Summary
@@ -26,7 +27,7 @@ _input = partial(typer.Option, rich_help_panel="Input")
 _output = partial(typer.Option, rich_help_panel="Output")
 _speed = partial(typer.Option, rich_help_panel="Speed")
 # Options that the engine on a Ray cluster does not support.
-_LOCAL_ONLY = ("sort_into", "embeddings", "image_root", "workers")
+_LOCAL_ONLY = ("sort_into", "embeddings", "image_root", "workers", "exclude_from")
 _RAY_WINDOW_SECONDS = 600.0  # files arrive by parts, which can take minutes
 
 
@@ -89,6 +90,13 @@ def label(
         list[str] | None,
         _input(help="Pattern of files to leave out; wins over --include; may be repeated."),
     ] = None,
+    exclude_from: Annotated[
+        Path | None,
+        _input(
+            help="Files to leave out: a list, one per line, as `audit --fix-list` writes it, or "
+            "audit.csv with its column `remove`.",
+        ),
+    ] = None,
     follow_symlinks: Annotated[
         bool,
         _input("--follow-symlinks", help="Include the images of linked folders."),
@@ -132,6 +140,7 @@ def label(
     """Label images: one row per file, unusable files included."""
     _check_engine(engine, images or [], given(context, dict.fromkeys(_LOCAL_ONLY)))
     from scda.adapt.runtime.progress import Reporter
+    from scda.models.excluded import NOTHING
     from scda.serve.labelling.outputs import DEFAULTS, Options
     from scda.serve.labelling.sources import FileSelection
 
@@ -150,6 +159,7 @@ def label(
         follow_links=follow_symlinks,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
+        excluded=_read_excluded(exclude_from, images or []) if exclude_from else NOTHING,
     )
     job = _Job(
         bundle,
@@ -170,6 +180,14 @@ def label(
     else:
         summary = _label_locally(job, reporter, workers)
     _print_summary(summary, reporter)
+
+
+def _read_excluded(listed: Path, images: list[str]) -> "Excluded":
+    from scda.models.excluded import read_excluded
+
+    # The table of an audit of the target names files relative to this one folder.
+    only = Path(images[0]) if len(images) == 1 else None
+    return read_excluded(listed, {"target": only} if only and only.is_dir() else {})
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ def train(
     exclude_from: Annotated[
         Path | None,
         typer.Option(
-            help="List of files to leave out, one per line, as `audit --fix-list` writes it.",
+            help="Files to leave out: a list, one per line, as `audit --fix-list` writes it, or "
+            "audit.csv with its column `remove`.",
             rich_help_panel="Input",
         ),
     ] = None,
@@ -79,10 +80,11 @@ def train(
     **options: Any,
 ) -> None:
     """Adapt a classifier to an unlabelled folder and discover the classes it lacks."""
-    from scda.adapt.data.excluded import NOTHING, read_excluded
     from scda.adapt.data.job import Job, check_job
     from scda.adapt.runs.folder import check_run
+    from scda.models.excluded import NOTHING, read_excluded
 
+    roots = {"source": source, "target": target}
     job = Job(
         source=source,
         target=target,
@@ -94,7 +96,7 @@ def train(
         resume=resume,
         tensorboard=tensorboard,
         limits=ImageLimits(max_bytes=max_bytes, max_pixels=max_pixels),
-        excluded=read_excluded(exclude_from) if exclude_from else NOTHING,
+        excluded=read_excluded(exclude_from, roots) if exclude_from else NOTHING,
     )
     # Before the imports below, which take seconds.
     check_job(job)

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scda.adapt.config import TrainConfig
-from scda.adapt.data.excluded import NOTHING, Excluded
 from scda.adapt.data.scan import require_folder
 from scda.models.bundle import bundle_folder
 from scda.models.errors import UsageError
+from scda.models.excluded import NOTHING, Excluded
 from scda.models.files import real_path
 from scda.models.limits import LIMITS, ImageLimits
 from scda.models.networks.backbone_names import check_backbone

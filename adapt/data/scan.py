@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scda.adapt.data.excluded import NOTHING, Excluded
 from scda.models.decoding.content import read_bytes
 from scda.models.errors import DataError, ImageError, UsageError
+from scda.models.excluded import NOTHING, Excluded
 from scda.models.folders import Skipped, count_skipped, visible_folders, walk
 from scda.models.images import check_image
 from scda.models.limits import LIMITS, ImageLimits

@@ -36,8 +36,10 @@ class ListedFiles:
             UsageError: If an output would replace a file of the list, or the list is UTF-16.
         """
         output_names = {out.name for out in self.outputs}
-        for name in filter(self.selection.includes, filter(None, self._names())):
+        for name in filter(None, self._names()):
             path = Path(name)
+            if not self.selection.selects(name, path):
+                continue
             if path.name in output_names and real_path(path) in self.outputs:
                 raise UsageError(f"{path}: an output would replace a file that is to be labelled")
             yield name, path
@@ -50,7 +52,7 @@ class ListedFiles:
     @property
     def job(self) -> dict[str, Any]:
         """Properties that a resumed labelling must share, as plain JSON values."""
-        return {"inputs": ["a list", str(self.root)], **vars(self.selection)}
+        return {"inputs": ["a list", str(self.root)], **self.selection.job}
 
     def count_skipped(self) -> Skipped:
         """Return zeros: a listed file is never skipped."""

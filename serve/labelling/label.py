@@ -4,10 +4,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from scda.models.cpus import num_workers, usable_cpus
 from scda.models.errors import DataError, UsageError
+from scda.models.excluded import NOTHING
 from scda.models.places import followed_folders, training_folder
 from scda.models.predictor import Predictor
 from scda.serve.labelling.file_lists import ListedFiles, open_files
@@ -82,6 +84,7 @@ def label(
     check_outputs(outs, options, read, training_folder(run, "source"), resume=resume)
     with open_files(found, files_from, replaced(outs, options), selection) as files:
         total = _count(files, inputs or [files_from])
+        excluded = _count_excluded(files, total)
         skipped, started, tally = files.count_skipped(), time.monotonic(), Tally()
         about = _about(predictor, files, options)
         size = batch_size or BATCH_SIZE[predictor.session.provider]
@@ -110,6 +113,7 @@ def label(
             hidden=skipped.hidden,
             linked_folders=skipped.linked_folders,
             resumed=resumed,
+            excluded=excluded,
             seconds=time.monotonic() - started,
             provider=predictor.session.provider,
             model_id=about.model_id,
@@ -167,8 +171,17 @@ def _count(files: LocalFiles | ListedFiles, given: Sequence[object]) -> int:
     """Return the number of files, which are listed once more when they are labelled."""
     total = sum(1 for _ in files)
     if not total:
-        raise DataError(f"no file to label found in {', '.join(map(str, given))}")
+        besides = " besides those of --exclude-from" if files.selection.excluded.paths else ""
+        raise DataError(f"no file to label found in {', '.join(map(str, given))}{besides}")
     return total
+
+
+def _count_excluded(files: LocalFiles | ListedFiles, total: int) -> int | None:
+    """Return the number of files that a list leaves out of `total` others; None without a list."""
+    if not files.selection.excluded.paths:
+        return None
+    whole = replace(files, selection=replace(files.selection, excluded=NOTHING))
+    return sum(1 for _ in whole) - total
 
 
 def check_errors(errors: Counter[str], most: int | None, *, resumable: bool = True) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from unicodedata import normalize
 
 from scda.models.errors import UsageError
+from scda.models.excluded import NOTHING, Excluded
 from scda.models.files import real_path
 from scda.models.folders import Skipped, count_skipped, walk
 from scda.models.names import to_nfc
@@ -26,9 +27,24 @@ class FileSelection:
     follow_links: bool = False  # include files in linked folders
     include: tuple[str, ...] = ()  # patterns of names or paths; empty selects all
     exclude: tuple[str, ...] = ()  # patterns with precedence over `include`
+    excluded: Excluded = NOTHING  # files to leave out, by absolute path or path of the row
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The rules but for the files to leave out, as plain JSON values."""
+        return {name: value for name, value in vars(self).items() if name != "excluded"}
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """Properties that a resumed labelling must share, as plain JSON values."""
+        return {**self.rules, "exclude_from": self.excluded.digest}
+
+    def selects(self, name: str, path: Path) -> bool:
+        """Return whether a file is selected, by the path of its row and its place."""
+        return self.includes(name) and not self.excluded.holds(path, name)
 
     def includes(self, path: str) -> bool:
-        """Return whether the path of a row is selected; `*` also matches `/`.
+        """Return whether the patterns select the path of a row; `*` also matches `/`.
 
         Names and patterns are compared in composed Unicode: macOS writes accents decomposed.
         """
@@ -63,7 +79,7 @@ class LocalFiles:
             UsageError: If an input cannot be read.
         """
         for name, path in self._all():
-            if self.selection.includes(name):
+            if self.selection.selects(name, path):
                 yield name, path
 
     @property
@@ -74,7 +90,7 @@ class LocalFiles:
     @property
     def job(self) -> dict[str, Any]:
         """Properties that a resumed labelling must share, as plain JSON values."""
-        return {"inputs": [str(root.absolute()) for root in self.roots], **vars(self.selection)}
+        return {"inputs": [str(root.absolute()) for root in self.roots], **self.selection.job}
 
     def count_skipped(self) -> Skipped:
         """Return the numbers of hidden files, and of linked folders, that are skipped."""

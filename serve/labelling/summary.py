@@ -74,6 +74,7 @@ class Summary:
     model_id: str
     names_version: int
     resumed: int = 0  # files labelled before the labelling was resumed
+    excluded: int | None = None  # files left out by a list; None without a list
 
     @property
     def num_failed(self) -> int:
@@ -116,6 +117,7 @@ class Summary:
             *(f"{count:8}  {label}" for label, count in self.labels.items()),
             *(f"{count:8}  error: {code}" for code, count in self.errors.items()),
             *([f"{self.resumed:8}  resumed from an earlier labelling"] if self.resumed else []),
+            *([] if self.excluded is None else [self._excluded_line()]),
             *([f"{self.hidden:8}  hidden, skipped"] if self.hidden else []),
             *(
                 [f"{self.linked_folders:8}  linked folders, skipped (see --follow-symlinks)"]
@@ -123,3 +125,7 @@ class Summary:
                 else []
             ),
         ]
+
+    def _excluded_line(self) -> str:
+        expected = "" if self.excluded else "; expected absolute paths, or those of rows"
+        return f"{self.excluded:8}  left out by the list of --exclude-from{expected}"

@@ -106,6 +106,7 @@ def label_on_ray(
         hidden=skipped.hidden,
         linked_folders=skipped.linked_folders,
         resumed=resumed,
+        excluded=None,  # `find_sources` refuses a list
         seconds=time.monotonic() - started,
         provider=plan.provider,
         model_id=predictor.manifest.id,
@@ -191,7 +192,7 @@ def _job(
         "names_version": predictor.names.version,
         "inputs": [_absolute(name) for name in inputs],
         "files_from": files_from and _absolute(files_from),
-        **vars(selection),
+        **selection.rules,
         "top": plan.options.top,
         "min_confidence": plan.options.min_confidence,
         **vars(plan.options.limits),

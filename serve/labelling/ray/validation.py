@@ -33,6 +33,8 @@ def find_sources(
     """
     if bool(inputs) == (files_from is not None):
         raise UsageError("expected either IMAGES or --files-from")
+    if selection.excluded.paths:
+        raise UsageError("--engine ray does not support --exclude-from; leave it out")
     sources: list[Source]
     if files_from is not None:
         sources = [SharedFileLists(_lists(files_from), selection)]

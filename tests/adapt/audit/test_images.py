@@ -10,8 +10,8 @@ from scda.adapt.audit.findings import (
     write_fix_list,
 )
 from scda.adapt.audit.images import Audited, class_findings, copy_findings, label_findings
-from scda.adapt.data.excluded import NOTHING, read_excluded
 from scda.adapt.report.audit_page import copy_groups
+from scda.models.excluded import NOTHING, read_excluded
 from tests.adapt.audit.test_labels import blobs
 
 FOUR = Audited(["a/1", "a/2", "b/1", "t1", "t2"], ["a", "a", "b"], np.eye(5, dtype=np.float32))
@@ -90,7 +90,7 @@ def test_the_fix_list_is_what_training_leaves_out(tmp_path: Path) -> None:
     listed = tmp_path / "fix.txt"
     assert write_fix_list(listed, found, {"source": root}) == 2
     paths = [root / one.path for one in found]
-    assert list(read_excluded(listed).others(paths, root)) == [paths[1]]
+    assert list(read_excluded(listed, {}).others(paths, root)) == [paths[1]]
     assert list(NOTHING.others(paths, root)) == paths
 
 
@@ -101,11 +101,11 @@ def test_names_of_a_list_that_are_no_file_are_told(tmp_path: Path) -> None:
         path.touch()
     listed = tmp_path / "list.txt"
     listed.write_text(f"a/1.jpg\n{target / '2.jpg'}\n")
-    assert read_excluded(listed).hints([source, target]) == []
+    assert read_excluded(listed, {}).hints([source, target]) == []
     # Relative to another folder, of another folder, not there, and longer than a name can be.
     strange = ["source/a/1.jpg", str(tmp_path / "3.jpg"), "b.jpg", "x" * 5000]
     listed.write_text("\n".join(["a/1.jpg", *strange]))
-    (hint,) = read_excluded(listed).hints([source, target])
+    (hint,) = read_excluded(listed, {}).hints([source, target])
     assert hint.startswith("4 of 5 names in the list of files to leave out are no file of ")
     assert NOTHING.hints([source, target]) == []
 
@@ -114,7 +114,7 @@ def test_relative_names_and_names_with_line_breaks(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
     listed.write_bytes(b"\xef\xbb\xbfa/1.jpg\r\n./b/2.jpg\r\n")
     paths = [tmp_path / name for name in ("a/1.jpg", "b/2.jpg", "c.jpg")]
-    assert list(read_excluded(listed).others(paths, tmp_path)) == paths[2:]
+    assert list(read_excluded(listed, {}).others(paths, tmp_path)) == paths[2:]
     strange = Finding(kind=Kind.COPY, domain="source", path="a\nb", remove=True, message="")
     write_fix_list(listed, [strange], {"source": tmp_path})
-    assert not list(read_excluded(listed).others([tmp_path / "a\nb"], tmp_path))
+    assert not list(read_excluded(listed, {}).others([tmp_path / "a\nb"], tmp_path))

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.adapt.audit.test_copies import picture
+from tests.bundles import make_bundle
 from tests.conftest import Scda, TinyData
 
 
@@ -34,6 +35,7 @@ def test_an_audit_finds_what_is_wrong_and_training_leaves_it_out(
     folders: tuple[Path, Path], tiny: TinyData, tmp_path: Path, scda: Scda
 ) -> None:
     source, target = folders
+    bundle = make_bundle(tmp_path / "bundle")
     out, fix, cache = tmp_path / "out", tmp_path / "fix.txt", tmp_path / "cache"
     words = ("--backbone", "conv4", "--weights", tiny.weights, "--cache", cache)
     both = ("--source", source, "--target", target)
@@ -47,6 +49,7 @@ def test_an_audit_finds_what_is_wrong_and_training_leaves_it_out(
     rows = csv.DictReader((out / "audit.csv").read_text().splitlines())
     removed = {(row["domain"], row["path"]) for row in rows if row["remove"] == "true"}
     assert {("source", "red/again.png"), ("target", "leak.png")} <= removed
+    assert counts["fix_list_files"] == len(removed)
     page = (out / "audit.html").read_text()
     assert page.count("data:image/jpeg") >= 6
     assert "http" not in page.replace("http-equiv", "")
@@ -59,6 +62,10 @@ def test_an_audit_finds_what_is_wrong_and_training_leaves_it_out(
     assert plan.returncode == 0
     assert left.returncode == 4, left.stderr  # one of two target images is a leak
     assert "1 readable target images" in left.stderr
+    for listed, count in ((fix, 2), (out / "audit.csv", 2)):  # a leak, and what is no image
+        done = scda("label", bundle, target, "--out", "-", "--exclude-from", listed)
+        assert (done.returncode, len(list(csv.reader(done.stdout.splitlines())))) == (0, 2)
+        assert f"{count}  left out by the list" in done.stderr
 
     again = scda("audit", "--source", source, "--out", out, "--quiet", *words)
     assert again.returncode == 0, again.stderr

@@ -470,6 +470,8 @@ def test_a_list_is_labelled_with_a_summary(
         ),
         (("--engine", "ray", "--workers", "2"), "--engine ray does not support --workers"),
         (("--engine", "ray", "--image-root", "x"), "--engine ray does not support --image-root"),
+        (("--engine", "ray", "--exclude-from", "x"), "ray does not support --exclude-from"),
+        (("--exclude-from", "no.txt"), "no.txt: cannot read the list"),
         (("--engine", "ray"), "expected one folder or URI for Parquet files (--engine ray)"),
     ],
 )

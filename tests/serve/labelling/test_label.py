@@ -13,6 +13,7 @@ from PIL import Image
 
 from scda.models.cpus import usable_cpus
 from scda.models.errors import DataError, UsageError
+from scda.models.excluded import Excluded
 from scda.models.images import read_file
 from scda.models.predictor import FIELDS, Predictor
 from scda.serve.labelling import label as label_module
@@ -475,3 +476,36 @@ def test_what_an_earlier_try_did_is_not_in_the_rate(
     assert (summary.num_files, summary.resumed) == (6, 4)
     assert summary.images_per_second == pytest.approx(2 / summary.seconds)
     assert "       4  resumed from an earlier labelling" in summary.lines()
+
+
+def test_files_of_a_list_are_left_out_and_another_list_is_not_resumed(
+    predictor: Predictor, images: Path, tmp_path: Path
+) -> None:
+    out, names = tmp_path / "rows.jsonl", frozenset(["a", str(images / "sub" / "deep" / "r.jpg")])
+    selection = FileSelection(excluded=Excluded(names))
+    with pytest.raises(DataError, match="resume to continue"):
+        label(predictor, [images], [str(out)], selection=selection, batch_size=1, max_errors=0)
+    for other in (FileSelection(), FileSelection(excluded=Excluded(frozenset(["a"])))):
+        with pytest.raises(UsageError, match="cannot resume: exclude_from was ") as told:
+            label(predictor, [images], [str(out)], selection=other, batch_size=1, resume=True)
+        assert "\n" not in str(told.value)
+    done = label(predictor, [images], [str(out)], selection=selection, batch_size=1, resume=True)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["path"] for row in rows] == ["b.jpg", "cut.jpg", "text.jpg", "zero.png"]
+    assert done.to_json()["excluded"] == 2
+    assert "       2  left out by the list of --exclude-from" in done.lines()
+
+
+def test_a_list_that_names_no_file_or_every_file_is_told(
+    predictor: Predictor, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list").write_text("images/a\nimages/b.jpg\n")
+    elsewhere = FileSelection(excluded=Excluded(frozenset(["source/a"])))
+    done = label(predictor, [], ["-"], selection=elsewhere, files_from="list")
+    assert (done.num_files, done.excluded) == (2, 0)
+    assert done.lines()[-1].endswith("--exclude-from; expected absolute paths, or those of rows")
+    names = frozenset(["images/a", str(images / "b.jpg")])  # as listed, and absolute
+    selection = FileSelection(excluded=Excluded(names))
+    with pytest.raises(DataError, match="found in list besides those of --exclude-from"):
+        label(predictor, [], ["-"], selection=selection, files_from="list")
