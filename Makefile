@@ -7,7 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1
 # Every program that a test starts would compile the libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: chromium demo docs lint test tests test-slow types fix wheel bento clean
+.PHONY: chromium demo docs lint test tests test-gpu test-slow types fix wheel bento clean
 
 # --overwrite: a demo of an earlier try is replaced.
 demo: $(STAMP)
@@ -42,6 +42,10 @@ chromium:
 
 test-slow: $(STAMP)
 	$(BIN)/pytest -m slow
+
+# The script says what is missing before anything is installed.
+test-gpu:
+	@PYTHON=$(PYTHON) tests/gpu/run.sh
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .

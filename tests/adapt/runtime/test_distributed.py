@@ -1,7 +1,5 @@
 """Two processes, as torchrun starts them: the collectives, and whole runs that they share."""
 
-import dataclasses
-import json
 import multiprocessing
 import os
 import re
@@ -37,6 +35,7 @@ from scda.models.errors import DataError, GateError, UsageError
 from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
 from tests.conftest import Scda, TinyData
+from tests.launched import torchrun, words_of
 
 LONGEST_SECONDS = 240
 
@@ -279,29 +278,6 @@ def test_the_end_of_another_process_is_reported_in_one_line() -> None:
 # Whole runs, as a user starts them.
 
 TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "rounds": 1}
-
-
-def words_of(tiny: TinyData, out: Path, **changes: Any) -> list[str]:
-    """The words of `scda-adapt` for a run."""
-    config = dataclasses.asdict(tiny.job(out, workers=1, **changes).config)
-    file = out.with_suffix(".toml")
-    # TOML's values are written as JSON's are.
-    file.write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in config.items()))
-    paths = {"source": tiny.source, "target": tiny.target, "out": out, "cache": tiny.cache}
-    words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
-    return ["train", *words, "--config", str(file)]
-
-
-def torchrun(words: Sequence[str]) -> subprocess.Popen[str]:
-    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*launch, "-m", "scda.adapt", *words]
-    return subprocess.Popen(
-        [sys.executable, "-m", *command],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def command(words: Sequence[str], folder: Path) -> int:
