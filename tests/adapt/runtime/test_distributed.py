@@ -151,15 +151,15 @@ def failed_broadcast() -> str:
 
 def refreshed() -> list[float]:
     """Batch statistics of five batches, of which the second process has one more."""
-    summed, norm = nn.Conv2d(3, 2, 1, bias=False), nn.BatchNorm2d(2)
+    summed = nn.Conv2d(3, 2, 1, bias=False)
     nn.init.ones_(summed.weight)
-    layers = nn.Sequential(summed, norm, nn.Flatten())
+    layers = nn.Sequential(summed, nn.BatchNorm2d(2), nn.Flatten())
     preprocessing = Preprocessing(resize_px=2, crop_px=2, mean=(0, 0, 0), std=(1, 1, 1))
     backbone = TunedBackbone(Backbone("tiny", layers, 8, preprocessing, frozenset()), "all")
     backbone.train()  # as training leaves it
     batches = [torch.full((2, 2, 2, 3), value, dtype=torch.uint8) for value in range(5)]
     backbone.refresh_batchnorm(distributed.shard(batches))
-    means: list[float] = norm.state_dict()["running_mean"].tolist()
+    means: list[float] = backbone.state_dict()["network.1.running_mean"].tolist()
     return means
 
 
