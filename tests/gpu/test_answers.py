@@ -65,7 +65,7 @@ def expected(predictor: Predictor, paths: Sequence[Path]) -> dict[str, dict[str,
 def largest(answers: dict[str, dict[str, Any]], others: dict[str, dict[str, Any]]) -> float:
     """Return the largest difference of a confidence; where classes differ, they must be close."""
     assert answers.keys() == others.keys()
-    differences = []
+    differences: list[float] = []
     for name, answer in answers.items():
         other = others[name]
         differences.append(abs(float(answer["confidence"]) - other["confidence"]))
