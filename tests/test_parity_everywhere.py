@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from scda.adapt.data.dataset import read_data
+from scda.adapt.data.job import Job
 from scda.adapt.data.recorded import Recorded
 from scda.adapt.data.scan import scan_source, scan_target
+from scda.adapt.pipeline.run import train
 from scda.adapt.pipeline.statistics import choose_statistics
+from scda.adapt.runs.folder import RunFolder
+from scda.adapt.runs.tables import read_discovery
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.checkpoint import load
 from scda.adapt.training.domains import Domains
@@ -39,14 +44,42 @@ def test_torch_label_and_http_say_the_same(tiny: TinyData, tiny_run: Path, tmp_p
     images = tmp_path / "images"
     shutil.copytree(tiny.target, images)
     write_photographs(images)
-    by_torch = predicted_by_torch(tiny, tiny_run, images)
-    by_label = predicted_by_label(images, tiny_run, tmp_path)
-    by_http = predicted_by_http(images, tiny_run)
+    check_answers(tiny.job(tiny_run), images, tmp_path)
+
+
+@pytest.mark.slow
+def test_a_model_trained_on_photographs_answers_for_them(tiny: TinyData, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(tiny.source, source)
+    shutil.copytree(tiny.target, target)
+    for folder in (target, source / "blue_disc"):
+        write_photographs(folder)
+    job = tiny.job(tmp_path / "run", source=source, target=target, cache=tmp_path / "cache")
+    with Reporter(quiet=True) as reporter:
+        trained = train(job, reporter)
+    assert trained is not None
+    assert trained.rejected == 0
+    rows = {row.path: row for row in read_discovery(RunFolder(job.out).discovery)}
+    assert rows.keys() > PHOTOGRAPHS
+    answers = check_answers(job, target, tmp_path)
+    for name in PHOTOGRAPHS:
+        assert abs(answers[name][1] - rows[name].confidence) <= WITHIN, name
+
+
+def check_answers(job: Job, images: Path, folder: Path) -> "Answers":
+    """Compare the answers of torch, `label` and the server, and return them."""
+    by_torch = predicted_by_torch(job, images)
+    by_label = predicted_by_label(images, job.out, folder)
+    by_http = predicted_by_http(images, job.out)
     assert set(by_torch) == set(by_label) == set(by_http)
     for name, (label, confidence) in by_torch.items():
         for other in (by_label[name], by_http[name]):
             assert abs(other[1] - confidence) <= WITHIN, name
             assert other[0] == label
+    return by_torch
+
+
+PHOTOGRAPHS = {"photo.heic", "several.jpg", "p3.jpg", "large.jpg"}
 
 
 def write_photographs(folder: Path) -> None:
@@ -62,13 +95,12 @@ def write_photographs(folder: Path) -> None:
 Answers = dict[str, tuple[str, float]]
 
 
-def predicted_by_torch(tiny: TinyData, run: Path, images: Path) -> Answers:
+def predicted_by_torch(job: Job, images: Path) -> Answers:
     """From the last checkpoint: the trained modules themselves, no ONNX in between."""
-    backbone = load_backbone("conv4", weights=tiny.weights)
+    run, backbone = job.out, load_backbone("conv4", weights=Path(job.config.weights))
     form = Networks(FeatureHead(backbone.width, (512, 256, 256)), torch.nn.Identity())
     state = load(run / "checkpoints", form)
     assert state is not None
-    job = tiny.job(run)
     source, target = (
         scan_source(job.source, recursive=job.recursive),
         scan_target(job.target, recursive=job.recursive),
