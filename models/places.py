@@ -15,6 +15,7 @@ from scda.models.files import real_path
 _END_BYTES = 1 << 16  # the metadata of a Parquet file is in its end
 # What a run writes into its folder.
 RUN_FILES = (
+    "audit.csv",
     "bundle",
     "checkpoints",
     "config.json",

@@ -38,7 +38,7 @@ def opened(
         viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
     )
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)  # a busy machine takes long to start a page
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)

@@ -1,11 +1,14 @@
 """What an audit finds: one finding per image, file or class, as rows of a table."""
 
+import csv
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from scda.adapt.runs.tables import write_table
+from scda.models.errors import GateError
 from scda.models.files import write_atomically
 
 
@@ -66,6 +69,34 @@ def write_findings(path: Path, findings: Iterable[Finding]) -> None:
             for one in findings
         ),
     )
+
+
+def read_findings(path: Path) -> list[Finding] | None:
+    """Return the findings of a table; None if there is no such file.
+
+    Raises:
+        GateError: If it is damaged.
+    """
+    if not path.is_file():
+        return None
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    try:
+        return [
+            Finding(
+                kind=Kind(row["finding"]),
+                domain=row["domain"],
+                path=row["path"],
+                label=row["class"],
+                suggested=row["suggested"],
+                score=float(row["score"]) if row["score"] else None,
+                other=row["other"],
+                remove=row["remove"] == "true",
+                message=row["message"],
+            )
+            for row in csv.DictReader(io.StringIO(text, newline=""))
+        ]
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise GateError(f"{path}: damaged: {error!r}; remove it, or train the run again") from None
 
 
 def write_fix_list(path: Path, findings: Sequence[Finding], roots: dict[str, Path]) -> int:

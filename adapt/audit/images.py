@@ -12,6 +12,7 @@ from scda.adapt.audit.findings import Finding, Kind
 from scda.adapt.audit.labels import Agreement, agreement
 from scda.models.index import Features, Ids, normalised
 
+MOST_COMPARED = 10_000  # images of a run that its report compares with each other
 FEW = 8  # different images of a class, below which it is learned badly
 _ALIKE = 0.5  # share of a class's images that are not copies, below which they are too alike
 

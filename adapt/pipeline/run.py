@@ -10,6 +10,8 @@ import faiss
 import torch
 from threadpoolctl import threadpool_limits
 
+from scda.adapt.audit.findings import write_findings
+from scda.adapt.audit.of_run import audit_run
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Data, job_backbone, read_data, with_features
 from scda.adapt.data.domain_statistics import (
@@ -228,6 +230,8 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     folder, data, config = run.folder, run.data, run.job.config
     final, memory, after = run.takeover.finish(final_model(adapted, data.class_names), data)
     write_discovery(folder.discovery, final, data.target_images)
+    run.reporter.say("looking for wrong labels and copies")
+    write_findings(folder.audit, audit_run(data))
     _write_map(run, final)
     absent = absent_classes(adapted.outcome)
     findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scda.adapt.audit.findings import Kind, read_findings
+from scda.adapt.audit.images import MOST_COMPARED
 from scda.adapt.discovery.findings import Status
 from scda.adapt.evaluation.confusions import Truth
 from scda.adapt.report import figures
+from scda.adapt.report.audit_pictures import AuditPictures, audit_pictures
 from scda.adapt.report.chart import Chart, make_chart
 from scda.adapt.report.environment import page_environment
 from scda.adapt.report.groups import Groups, make_groups
@@ -25,6 +28,7 @@ from scda.models.files import write_atomically
 from scda.models.limits import ImageLimits
 
 _MAX_REJECTED = 200  # rows shown
+_MOST_LABELS, _MOST_GROUPS = 12, 6  # of the audit, shown
 _NOTHING = Thumbnails({}, None, 0)
 
 
@@ -42,8 +46,15 @@ class _Run:
     @property
     def target(self) -> Path | None:
         """The target folder; None if it no longer exists."""
-        name = self.config.get("target")
-        return Path(name) if name and Path(name).is_dir() else None
+        return self.roots.get("target")
+
+    @property
+    def roots(self) -> dict[str, Path]:
+        """Domain → its folder, of those that still exist."""
+        names = {domain: self.config.get(domain) for domain in ("source", "target")}
+        return {
+            domain: Path(name) for domain, name in names.items() if name and Path(name).is_dir()
+        }
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,7 @@ class _ReportImages:
     exemplars: dict[str, str]  # path in the bundle → data URL
     thumbnails: Thumbnails  # images of the target
     far: list[SheetImage]  # outliers
+    audit: AuditPictures | None  # None in a run of an earlier version
 
 
 def write_report(root: Path, reporter: Reporter, *, truth: Truth | None = None) -> Path:
@@ -114,14 +126,29 @@ def _load_images(run: _Run, places: dict[str, Any], reporter: Reporter) -> _Repo
     sheets |= {class_id: from_exemplars(sheets[class_id]) for class_id in bare}
     names = [image.name for class_id in bare for image in sheets[class_id].images]
     exemplars = make_thumbnails(run.folder.bundle, names, [], on_progress=lambda done, total: None)
-    return _ReportImages(sheets, bare, exemplars.urls, made, far)
+    return _ReportImages(sheets, bare, exemplars.urls, made, far, _load_audit(run))
+
+
+def _load_audit(run: _Run) -> AuditPictures | None:
+    findings = read_findings(run.folder.audit)
+    if findings is None:
+        return None
+    recorded = read_images(run.folder.images)
+    return audit_pictures(
+        findings,
+        run.roots,
+        most_labels=_MOST_LABELS,
+        most_groups=_MOST_GROUPS,
+        limits=ImageLimits.of_run(run.config),
+        digests={"source": recorded.source, "target": recorded.target},
+    )
 
 
 def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None) -> str:
     folder = Path(__file__).parent
     script = (folder / "report.js").read_text("utf-8")
     rounds = [record for record in run.records if "unknown_share" in record]
-    rejected = read_rejected(run.folder.rejected)
+    rejected, recorded = read_rejected(run.folder.rejected), read_images(run.folder.images)
     return (
         page_environment()
         .get_template("report.html")
@@ -133,6 +160,10 @@ def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None)
             notes=[_headed(note) for note in run.manifest.run.get("notes", [])],
             groups=run.groups,
             images=images,
+            audit=images.audit,
+            most_compared=MOST_COMPARED,
+            compared=len(recorded.source) + len(recorded.target) <= MOST_COMPARED,
+            kinds=Kind,
             chart=chart,
             rounds=rounds,
             target=run.config.get("target", "the target folder"),

@@ -88,6 +88,11 @@ class RunFolder:
         return self.root / "statistics.safetensors"
 
     @property
+    def audit(self) -> Path:
+        """Table of labels that look wrong, copies and poor classes."""
+        return self.root / "audit.csv"
+
+    @property
     def rejected(self) -> Path:
         """Table with one row per unusable file."""
         return self.root / "rejected.csv"

@@ -10,7 +10,7 @@ from scda.adapt.audit.findings import (
     write_fix_list,
 )
 from scda.adapt.audit.images import Audited, class_findings, copy_findings, label_findings
-from scda.adapt.report.audit_page import copy_groups
+from scda.adapt.report.audit_pictures import copy_groups
 from scda.models.excluded import NOTHING, read_excluded
 from tests.adapt.audit.test_labels import blobs
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scda.adapt.audit.findings import Finding, Kind, write_findings
 from scda.adapt.evaluation.confusions import make_truth
 from scda.adapt.evaluation.evaluate import evaluate, score
 from scda.adapt.report import report
@@ -230,3 +231,47 @@ def test_a_labelled_target_adds_metrics_and_confusions(run: Path, tiny: TinyData
     assert Page(text).tags.count("svg") == 6
     assert "white_cross" in text
     assert text.count('scope="row"') == 5
+
+
+def test_labels_and_copies_to_check_are_shown_and_how_to_leave_them_out(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    one, other, *_ = sorted(path.relative_to(tiny.source) for path in tiny.source.rglob("*.*"))
+    write_findings(
+        run / "audit.csv",
+        [
+            Finding(
+                kind=Kind.LABEL,
+                domain="source",
+                path=str(one),
+                label="disc",
+                suggested=HOSTILE,
+                score=-0.5,
+                other=str(other),
+                remove=True,
+                message="x",
+            ),
+            Finding(
+                kind=Kind.COPY,
+                domain="source",
+                path=str(one),
+                label="disc",
+                other=str(other),
+                remove=True,
+                message="x",
+            ),
+            Finding(kind=Kind.FEW, domain="source", path="disc", label="disc", message="2 images"),
+        ],
+    )
+    shown = write_report(run, Reporter(quiet=True)).read_text()
+    assert "<b>1</b> label <a" in shown
+    assert "<code>--exclude-from RUN/audit.csv</code>" in shown
+    assert shown.count(f'title="{one}" loading') == 2
+    assert "<td>2 images</td>" in shown
+    assert HOSTILE not in shown
+
+    assert 'id="audit"' in (tiny_run / "report.html").read_text()
+    (run / "audit.csv").unlink()  # as in a run of an earlier version
+    assert 'id="audit"' not in write_report(run, Reporter(quiet=True)).read_text()

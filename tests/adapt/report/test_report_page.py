@@ -54,7 +54,7 @@ def test_hostile_names_are_inert(chromium: Browser, hostile: Path, width: int) -
         assert page.locator("script").count() == 2
         assert page.locator("b[onmouseover], img[src='x'], img[onerror]").count() == 0
         assert page.get_by_role("heading", name=HOSTILE[0][:40]).count() == 1
-        assert page.locator("h3 bdi[dir=auto]").count() == page.locator("section.sheet").count()
+        assert page.locator("h3 bdi[dir=auto]").count() == page.locator("section.sheet[id]").count()
 
 
 def test_the_map_answers_to_the_mouse_to_keys_and_to_its_legend(
