@@ -16,6 +16,7 @@ class Became(StrEnum):
     UNITED = "united"
     VANISHED = "vanished"
     NOW_KNOWN = "now known"
+    RETURNED = "returned"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,9 @@ class Previous:
 
     id: str  # of the model before
     in_common: int  # images of the target that its target had, too
-    classes: tuple[Fate, ...]  # in the order of its outputs
+    classes: tuple[
+        Fate, ...
+    ]  # in the order of its outputs, then those that had vanished and returned
     new: tuple[Newcomer, ...]  # in the order of the outputs
     retired: dict[str, str]  # ids that are never given again, and what the classes were called
 
@@ -109,11 +112,12 @@ class Previous:
         return [fate for fate in self.classes if fate.became is not Became.KEPT]
 
     def _kept(self) -> Iterator[str]:
-        kept = [fate for fate in self.classes if fate.keeps_id]
+        there = [fate for fate in self.classes if fate.became is not Became.RETURNED]
+        kept = [fate for fate in there if fate.keeps_id]
         found = [fate for fate in kept if fate.class_id.startswith("discovered-")]
         named = sum(fate.label != fate.class_id for fate in found)
         yield (
-            f"{len(kept)} of {len(self.classes)} classes keep their ids, {len(found)} of them "
+            f"{len(kept)} of {len(there)} classes keep their ids, {len(found)} of them "
             f"discovered ones, of which {named} have names"
         )
 
@@ -149,6 +153,8 @@ def _told(fate: Fate) -> str:
         return f"united with others: most of its images are in {others} now"
     if fate.became is Became.NOW_KNOWN:
         return f"now known: the source has it as {others}"
+    if fate.became is Became.RETURNED:
+        return "had vanished, and is back with its id and name"
     return f"vanished{f'; its images are in {others} now' if others else ''}"
 
 

@@ -1,18 +1,19 @@
 """The classes of a new model under the ids and the names of an earlier one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.adapt.continuity.carry import carried_names
+from scda.adapt.continuity.carry import Kept, carried_names
 from scda.adapt.continuity.changes import Change, changes, origins
 from scda.adapt.continuity.earlier import Earlier
 from scda.adapt.continuity.ids import fresh_ids
 from scda.adapt.continuity.known import KnownClasses, known_classes
-from scda.adapt.continuity.matching import Evidence, match_classes
+from scda.adapt.continuity.matching import Evidence, match_classes, match_parts
 from scda.adapt.continuity.memory import Memory
+from scda.adapt.continuity.vanished import remembered, returned
 from scda.models.index import Ids
 from scda.models.names import Names
 from scda.models.previous import Became, Fate, Newcomer, Previous
@@ -36,6 +37,7 @@ class Continued:
     class_ids: list[str]
     names: Names  # of no model yet; version 0 if there are none
     previous: Previous
+    memory: Memory  # with the classes that vanished
 
 
 def continued(earlier: Earlier, found: Found) -> Continued:
@@ -50,28 +52,41 @@ def continued(earlier: Earlier, found: Found) -> Continued:
     evidence = _evidence(earlier, found)
     matched = match_classes(evidence, _discovered(earlier, known), np.arange(num_new) >= num_known)
     matched[:num_known] = known.rows
-    class_ids = _ids(earlier, matched, num_known)
-    own = [*found.known, *class_ids[num_known:]]
-    kept = {class_ids[new] for new in np.flatnonzero(matched >= 0)}
-    names = carried_names(earlier, kept, dict(zip(class_ids, own, strict=True)))
+    parts = match_parts(evidence, matched, _named(earlier, matched))
+    is_free = (matched < 0) & (parts < 0)
+    is_free[list(known.promoted.values())] = False
+    nearest = evidence.similarity.max(axis=0)
+    back = returned(earlier, found.known, found.memory, nearest, is_free)
+    old_ids, class_ids = earlier.manifest.class_ids, _ids(earlier, matched, back, num_known)
+    kept = Kept(
+        labels=dict(zip(class_ids, [*found.known, *class_ids[num_known:]], strict=True)),
+        ids={class_ids[new] for new in np.flatnonzero(matched >= 0)},
+        returned={i: earlier.retired[i] for new, i in back.items() if new >= num_known},
+        parts={class_ids[new]: old_ids[parts[new]] for new in np.flatnonzero(parts >= 0)},
+    )
+    names = carried_names(earlier, kept)
     fates = _fates(earlier, changes(evidence, _successors(earlier, matched)), class_ids, known)
-    old_ids = earlier.manifest.class_ids
+    gone = {f.class_id: f for f in fates if f.class_id not in kept.ids}
+    fresh = [new for new in np.flatnonzero(matched < 0).tolist() if new not in back]
     previous = Previous(
         id=earlier.manifest.id,
         in_common=int(evidence.shared.sum()),
-        classes=fates,
+        classes=(*fates, *_returned(earlier, back.values())),
         new=tuple(
             Newcomer(
                 class_id=class_ids[new],
-                label=own[new],
-                of=tuple(old_ids[old] for old in origins(evidence, int(new))),
+                label=_called(names, kept.labels, class_ids[new]),
+                of=tuple(old_ids[old] for old in origins(evidence, new)),
             )
-            for new in np.flatnonzero(matched < 0)
+            for new in fresh
             if new not in known.promoted.values()
         ),
-        retired=earlier.retired | {f.class_id: f.label for f in fates if f.class_id not in kept},
+        retired={i: label for i, label in earlier.retired.items() if i not in back.values()}
+        | {class_id: fate.label for class_id, fate in gone.items()},
     )
-    return Continued(class_ids, names, previous)
+    may_return = [i for i, fate in gone.items() if fate.became is not Became.NOW_KNOWN]
+    memory = remembered(earlier, found.memory, may_return, back.values())
+    return Continued(class_ids, names, previous, memory)
 
 
 def num_in_common(earlier: Earlier, digests: Sequence[str]) -> int:
@@ -96,14 +111,40 @@ def _discovered(earlier: Earlier, known: KnownClasses) -> NDArray[np.bool_]:
     return np.array([is_one and row not in known.promoted for row, is_one in enumerate(kinds)])
 
 
-def _ids(earlier: Earlier, matched: Ids, num_known: int) -> list[str]:
+def _named(earlier: Earlier, matched: Ids) -> NDArray[np.bool_]:
+    """Return which earlier classes have a name that a part of them can carry, too."""
+    names = earlier.names
+    return np.array(
+        [
+            info.kind == "discovered"
+            and info.class_id in names.labels
+            and names.resolve(info.class_id) == info.class_id
+            and row in matched
+            for row, info in enumerate(earlier.manifest.classes)
+        ]
+    )
+
+
+def _ids(earlier: Earlier, matched: Ids, back: Mapping[int, str], num_known: int) -> list[str]:
     taken = [*earlier.row, *earlier.retired]
     fresh = {kind: fresh_ids(kind, taken) for kind in ("known", "discovered")}
-    old_ids = earlier.manifest.class_ids
+    old = {new: earlier.manifest.class_ids[row] for new, row in enumerate(matched) if row >= 0}
+    old |= back
     return [
-        old_ids[old] if old >= 0 else next(fresh["known" if new < num_known else "discovered"])
-        for new, old in enumerate(matched.tolist())
+        old[new] if new in old else next(fresh["known" if new < num_known else "discovered"])
+        for new in range(len(matched))
     ]
+
+
+def _called(names: Names, labels: Mapping[str, str], class_id: str) -> str:
+    """Return what a class is called: the label of the class that answers for it."""
+    answer = names.merges.get(class_id, class_id)
+    return names.labels.get(answer, labels[class_id])
+
+
+def _returned(earlier: Earlier, class_ids: Iterable[str]) -> Iterator[Fate]:
+    for i in class_ids:
+        yield Fate(class_id=i, label=earlier.retired[i], became=Became.RETURNED, into=(i,))
 
 
 def _successors(earlier: Earlier, matched: Ids) -> Ids:

@@ -18,8 +18,10 @@ T = TypeVar("T", Ids, NDArray[np.float64])
 # Measured on Office-31 (benchmarks/results/after.md).
 OVERLAP = 0.55  # least overlap of two classes in their images in common
 RIVAL = 0.8  # largest overlap of another earlier class, relative to it
-SEEN = 0.25  # least share of images in common in a class, relative to that of the whole target
-SIMILARITY = 0.7  # least cosine of two centroids, where there are no images in common
+SEEN = 0.55  # least share of images in common in a class, relative to that of the whole target
+SIMILARITY = 0.8  # least cosine of two centroids, where there are few images in common
+PART = 0.75  # least share of a part's images in common that the class had which it is a part of
+_LIKE_WHOLE = 0.72  # least cosine of the centroids of a part and of that class
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def match_classes(evidence: Evidence, old: NDArray[np.bool_], new: NDArray[np.bo
     The overlap of two classes is the number of images that are in both, over the mean number of
     images in common of either. A new class is the earlier class that it overlaps most, if that is
     `OVERLAP` or more and no class of another name comes near it. Where classes were merged, the one
-    that answers for them is found again first, if need be as all of them together. A class without
+    that answers for them is found again first, if need be as all of them together. A class with few
     images in common is the earlier class with the most similar centroid, if each is the other's
     most similar one.
 
@@ -75,6 +77,45 @@ def match_classes(evidence: Evidence, old: NDArray[np.bool_], new: NDArray[np.bo
         if owner in parts and owner not in found and together[owner, best] >= OVERLAP:
             found[best] = owner
     return _match_unseen(evidence, old, new & ~evidence.is_seen, found)
+
+
+def match_parts(evidence: Evidence, matched: Ids, named: NDArray[np.bool_]) -> Ids:
+    """Return the earlier class of which each new class is a part, (N,); -1 for none.
+
+    A part is found no more as that class itself, but nearly all of its images in common were that
+    class, and it looks alike: what was a mixture separates into classes that do not.
+
+    Args:
+        evidence: Images in common, and similarities.
+        matched: The earlier class that each new class is, (N,); -1 for none.
+        named: Whether an earlier class can have parts, (O,): it has a name and is found again.
+    """
+    votes = np.where(named[:, None], evidence.votes, 0)
+    whole, columns = votes.argmax(axis=0), np.arange(len(matched))
+    share = votes[whole, columns] / np.maximum(1, evidence.shared.sum(axis=0))
+    alike = evidence.similarity[whole, columns] >= _LIKE_WHOLE
+    is_part = (matched < 0) & evidence.is_seen & (share >= PART) & alike
+    return np.where(is_part, whole, -1)
+
+
+def match_vanished(similarity: Points, nearest: Points, new: NDArray[np.bool_]) -> dict[int, int]:
+    """Return new class → vanished class that it is, one to one.
+
+    Each is the other's most similar one, and more so than any class of the earlier model.
+
+    Args:
+        similarity: Cosines of the centroids of vanished and of new classes, (V, N).
+        nearest: The largest cosine of each new class with a class of the earlier model, (N,).
+        new: Whether a new class can be one of them, (N,).
+    """
+    found = {}
+    for one, row in enumerate(similarity):
+        best = int(row.argmax())
+        likeness = similarity[:, best]
+        is_mutual = likeness.argmax() == one and likeness[one] >= max(SIMILARITY, nearest[best])
+        if new[best] and is_mutual:
+            found[best] = one
+    return found
 
 
 def _overlap(images: Ids) -> NDArray[np.float64]:
@@ -102,7 +143,7 @@ def _by_answer(join: np.ufunc, table: T, answers: Ids) -> T:
 def _match_unseen(
     evidence: Evidence, old: NDArray[np.bool_], new: NDArray[np.bool_], found: Ids
 ) -> Ids:
-    """Match by centroids what is left: new classes without images in common."""
+    """Match by centroids what is left: new classes with few images in common."""
     found = found.copy()
     free_old, free_new = old & ~np.isin(np.arange(len(old)), found), new & (found < 0)
     if not free_old.any() or not free_new.any():

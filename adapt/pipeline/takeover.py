@@ -59,7 +59,7 @@ class Takeover:
         known, digests = _known(data), data.target_images.digests
         found = Found(known, final.predicted, digests, memory, _source(data))
         after = continued(_with_latest_names(self.earlier, self.place), found)
-        return final.with_ids(after.class_ids), memory, after
+        return final.with_ids(after.class_ids), after.memory, after
 
 
 def open_takeover(

@@ -1,7 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.after import Outcome, compared
+from benchmarks.continuity.outcomes import Outcome, compared
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.names import Names
 from tests.bundles import make_bundle

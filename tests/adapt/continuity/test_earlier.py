@@ -33,11 +33,24 @@ def test_centroids_are_those_of_a_class_whatever_all_images_share() -> None:
 
 def test_memory_is_read_back_and_a_damaged_one_refused(tmp_path: Path) -> None:
     memory = centroids((1.0, 0.0), (0.0, 1.0))
-    memory.save(tmp_path / MEMORY)
-    with (tmp_path / MEMORY).open("rb") as file:
-        again = Memory.load(file, 2)
-    assert again.backbone == memory.backbone
-    np.testing.assert_array_equal(again.centroids, memory.centroids)
+    gone = np.array([0.6, 0.8], np.float32)
+    for one in (memory, memory.with_vanished({D2: gone})):
+        one.save(tmp_path / MEMORY)
+        with (tmp_path / MEMORY).open("rb") as file:
+            again = Memory.load(file, 2)
+        assert again.backbone == memory.backbone
+        np.testing.assert_array_equal(again.centroids, memory.centroids)
+    np.testing.assert_array_equal(again.vanished[D2], gone)
+    np.savez(tmp_path / "other.npz", backbone=np.array("b"), centroids=memory.centroids)
+    with (tmp_path / "other.npz").open("rb") as file:  # of the first version
+        assert not Memory.load(file, 2).vanished
+    memory.with_vanished({D2: gone}).save(tmp_path / MEMORY)
+    with np.load(tmp_path / MEMORY) as arrays:
+        stored = dict(arrays)
+    stored["vanished"] = np.ones((1, 3), np.float32)
+    np.savez(tmp_path / "wide.npz", **stored)
+    with (tmp_path / "wide.npz").open("rb") as file, pytest.raises(GateError, match="damaged"):
+        Memory.load(file, 2)
     with (tmp_path / MEMORY).open("rb") as file, pytest.raises(GateError, match="of 3 classes"):
         Memory.load(file, 3)
     (tmp_path / MEMORY).write_bytes(b"PK\3\4")

@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from scda.adapt.continuity.changes import changes, origins
-from scda.adapt.continuity.matching import OVERLAP, RIVAL, SIMILARITY, Evidence, match_classes
+from scda.adapt.continuity.matching import (
+    OVERLAP,
+    RIVAL,
+    SIMILARITY,
+    Evidence,
+    match_classes,
+    match_parts,
+    match_vanished,
+)
 from scda.models.previous import Became
 
 
@@ -81,8 +89,26 @@ def test_without_images_in_common_the_centroids_decide() -> None:
     both = [[near, near + 0.05], [0.0, 0.0]]
     assert matched(evidence(none, sizes=sizes, similarity=both)) == [-1, 0]
     # One that is taken by its images is not free, and what resembles it most is none of the rest.
-    taken = evidence([[9, 0], [0, 0]], sizes=[9, 5], similarity=[[0.9, 0.85], [0.0, near]])
+    taken = evidence([[9, 0], [0, 0]], sizes=[9, 5], similarity=[[0.9, near + 0.05], [0.0, near]])
     assert matched(taken) == [0, -1]
+
+
+def test_a_part_had_nearly_only_images_of_the_class_and_looks_like_it() -> None:
+    shared, alike = [[9, 4, 4, 3, 0], [0, 0, 0, 2, 5]], [[0.9, 0.8, 0.5, 0.8, 0.0], [0.0] * 5]
+    found = evidence(shared, similarity=alike)
+    classes = np.array([0, -1, -1, -1, 1])  # the third does not look like it, the fourth is mixed
+    assert match_parts(found, classes, np.array([True, True])).tolist() == [-1, 0, -1, -1, -1]
+    assert set(match_parts(found, classes, np.array([False, True]))) == {-1}
+    # Of a class that is mostly new images, the few in common do not speak.
+    grown = evidence(shared, sizes=[9, 40, 4, 5, 5], similarity=alike)
+    assert set(match_parts(grown, classes, np.array([True, True]))) == {-1}
+
+
+def test_a_vanished_class_is_the_most_similar_one_and_no_other_is_more_so() -> None:
+    near, everything = np.array([0.1, 0.85, 0.1]), np.ones(3, bool)
+    similarity = np.array([[0.9, 0.0, 0.0], [0.85, 0.84, 0.0], [0.0, 0.0, SIMILARITY - 0.01]])
+    assert match_vanished(similarity, near, everything) == {0: 0}
+    assert match_vanished(similarity, near, ~everything) == {}
 
 
 def test_what_became_of_each_class() -> None:

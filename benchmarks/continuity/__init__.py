@@ -1,0 +1,1 @@
+"""Chains of trainings, each after the one before, and what they keep of its names."""
