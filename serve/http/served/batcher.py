@@ -16,6 +16,7 @@ from scda.serve.http.served.turns import Asker, RoundRobin
 
 J = TypeVar("J")  # a prepared image, with what its answer needs
 A = TypeVar("A")  # the answer for one image
+_DEPTH = 2  # waiting images per lane, up to which each is run by itself
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Batcher(Generic[J, A]):
         """
         self._predict, self._on_wait = predict, on_wait
         self._max_batch, self._max_wait_seconds = max_batch, max_wait_seconds
-        self._lanes, self._calling = lanes, 0
+        self._lanes = lanes
         # The search among a few centroids is finished before a second thread has started.
         self._model = ThreadPoolExecutor(
             lanes, "scda-model", initializer=partial(faiss.omp_set_num_threads, 1)
@@ -89,9 +90,7 @@ class Batcher(Generic[J, A]):
         while self._queue:
             await self._wait_for_others()
             if batch := self._next_batch():
-                self._calling += 1
                 await self._call(batch)
-                self._calling -= 1
 
     async def _wait_for_others(self) -> None:
         """Wait until a batch is full or one of the images has waited long enough."""
@@ -115,12 +114,13 @@ class Batcher(Generic[J, A]):
     def _share(self) -> int:
         """Return how many waiting images this lane takes.
 
-        Images that have waited for each other go into one batch. Otherwise the free lanes divide
-        them, so that no lane is idle and no image waits for many others.
+        Images that have waited for each other go into one batch, and so do those of a single lane,
+        which may be a GPU. On several lanes a batch grows only with a long queue: it is hardly
+        faster than its images one by one, and the first of them waits for the last.
         """
-        if self._max_wait_seconds:
+        if self._max_wait_seconds or self._lanes == 1:
             return self._max_batch
-        return math.ceil(len(self._queue) / (self._lanes - self._calling))
+        return math.ceil(len(self._queue) / (_DEPTH * self._lanes))
 
     async def _call(self, batch: list[_Waiting[J, A]]) -> None:
         loop = asyncio.get_running_loop()

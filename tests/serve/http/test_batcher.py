@@ -109,10 +109,11 @@ def test_lanes_work_side_by_side() -> None:
     assert sorted(x for call in model.calls[2:] for x in call) == [2, 3, 4]
 
 
-def test_free_lanes_divide_what_waits_evenly() -> None:
+def test_on_several_lanes_batches_shrink_with_the_queue() -> None:
     model = Model()
     assert len(run(ask_all(Batcher(model, max_batch=32, lanes=2), range(12)))) == 12
-    assert [len(call) for call in model.calls] == [6, 6]
+    assert [len(call) for call in model.calls[:2]] == [3, 3]  # a quarter of what waits
+    assert {len(call) for call in model.calls[-2:]} == {1}
 
 
 def test_images_that_waited_for_each_other_go_together_on_several_lanes() -> None:
