@@ -14,12 +14,15 @@ Ids = NDArray[np.int64]
 
 EXACT_UP_TO = 100_000  # largest number of vectors in an exact index; above, it is approximate
 _HNSW_LINKS = 32
+_BLOCK = 4096  # rows
 
 
 def normalised(features: Features) -> Features:
     """Return the rows (N, D) scaled to length 1; a row of zeros stays unchanged."""
-    norms = np.linalg.norm(features, axis=1, keepdims=True)
-    return np.ascontiguousarray(features / np.maximum(norms, np.finfo(np.float32).tiny), np.float32)
+    starts = range(0, max(1, len(features)), _BLOCK)  # a norm takes twice the memory of its rows
+    norms = np.concatenate([np.linalg.norm(features[s : s + _BLOCK], axis=1) for s in starts])
+    lengths = np.maximum(norms[:, None], np.finfo(np.float32).tiny)
+    return np.ascontiguousarray(features / lengths, np.float32)
 
 
 def build_index(features: Features) -> faiss.Index:

@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.large import blocks
 from scda.models.errors import GateError
 from scda.models.index import Ids, normalised
 
@@ -101,8 +102,9 @@ def remember(backbone: str, features: Points, predicted: Ids, num_classes: int) 
         predicted: Predicted classes, (M,).
         num_classes: Number of classes, C.
     """
-    points = normalised(features)
-    points = points - points.mean(axis=0)
-    sums = np.zeros((num_classes, points.shape[1]), np.float32)
-    np.add.at(sums, predicted, points)
+    parts = [normalised(features[rows]).sum(axis=0) for rows in blocks(len(features))]
+    mean = np.sum(parts, axis=0) / len(features)
+    sums = np.zeros((num_classes, features.shape[1]), np.float32)
+    for rows in blocks(len(features)):
+        np.add.at(sums, predicted[rows], normalised(features[rows]) - mean)
     return Memory(backbone, normalised(sums))

@@ -19,6 +19,7 @@ from scda.models.index import normalised
 from scda.models.networks.backbones import Backbone
 
 _LOCK_TIMEOUT_SECONDS = 120
+MAPPED_ABOVE_BYTES = 2**30  # of features in memory; 200,000 images of 1,280 numbers
 _ADD = (
     "INSERT INTO features VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET vector = "
     "excluded.vector WHERE length(vector) <> ?"
@@ -64,6 +65,25 @@ class FeatureCache:
         query = "SELECT vector FROM features WHERE digest = ?"
         (vector,) = self._db.execute(query, (digest,)).fetchone()
         return np.frombuffer(vector, np.float32)
+
+    def rows(self, digests: Sequence[str]) -> NDArray[np.float32]:
+        """Return the features of digests in the cache, (N, D).
+
+        Those of more than a gigabyte are mapped from a temporary file beside the cache, which takes
+        no name and is gone when nothing uses it: the system keeps in memory what fits.
+        """
+        shape = (len(digests), self._num_bytes // np.dtype(np.float32).itemsize)
+        features = np.empty(shape, np.float32) if self._fits(len(digests)) else self._mapped(shape)
+        for row, digest in zip(features, digests, strict=True):
+            row[:] = self.get(digest)
+        return features
+
+    def _fits(self, count: int) -> bool:
+        return count * self._num_bytes <= MAPPED_ABOVE_BYTES
+
+    def _mapped(self, shape: tuple[int, int]) -> NDArray[np.float32]:
+        with tempfile.TemporaryFile(dir=self.path.parent) as file:
+            return np.memmap(file, np.float32, "w+", shape=shape)
 
     def close(self) -> None:
         """Close the file."""
@@ -127,7 +147,7 @@ def cached_features(
     def find(cache: FeatureCache) -> NDArray[np.float32] | None:
         if not set(digests) <= cache.digests():
             return None
-        return np.stack([cache.get(digest) for digest in digests])
+        return cache.rows(digests)
 
     return use_cache(folder, backbone, find)
 

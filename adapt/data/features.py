@@ -126,7 +126,7 @@ def _rows(found: Extracted) -> dict[tuple[Path, str], int]:
 def _extract(
     paths: Sequence[Path], network: "_Network", workers: int, on_progress: Callable[[int], None]
 ) -> Extracted:
-    cache, backbone = network.cache, network.backbone
+    cache = network.cache
     found: dict[Path, str] = {}
     stamps: list[Stamp | None] = []
     rejected: list[Rejected] = []
@@ -143,9 +143,8 @@ def _extract(
         network.send()
     finally:
         network.keep()  # a stopped run keeps the computed features
-    rows = [cache.get(digest) for digest in found.values()]
-    features = np.stack(rows) if rows else np.empty((0, backbone.width), np.float32)
-    return Extracted(list(found), features, list(found.values()), rejected, stamps)
+    digests = list(found.values())
+    return Extracted(list(found), cache.rows(digests), digests, rejected, stamps)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from scipy.sparse import csr_array, csr_matrix
 from sknetwork.clustering import Louvain
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.large import evenly_spaced
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.models.index import Ids
 
@@ -14,7 +15,7 @@ _RESOLUTIONS = (0.7, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 10.0, 15.0, 22.0)
 
 def thinned_rows(count: int) -> Ids:
     """Return at most 10,000 of `count` rows, evenly spaced."""
-    return np.linspace(0, count - 1, min(count, _MAX_IMAGES)).astype(np.int64)
+    return evenly_spaced(count, _MAX_IMAGES)
 
 
 def shared_neighbours(points: Points) -> csr_array:

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
+from scda.adapt.discovery.large import LARGE, blocks, evenly_spaced
+
 Points = NDArray[np.float32]
 
 STEPS = 60  # largest number of Lloyd iterations; faiss stops early once no point moves
@@ -28,6 +30,9 @@ def cluster(
 ) -> Clustering:
     """Return the best of several k-means runs.
 
+    Of more than 20,000 points, the runs see evenly spaced ones; all points then belong to the
+    nearest centroid of the best run.
+
     Args:
         points: Points, (N, D).
         count: Number of clusters, M; at most N.
@@ -35,11 +40,18 @@ def cluster(
         seed: Random seed of the first seeding; each further one adds 1.
         spherical: Whether centroids have length 1 and points are compared by angle.
     """
+    sample = points[evenly_spaced(len(points), max(LARGE, count))]
     runs = (
-        _lloyd(points, seeds, STEPS, spherical=spherical)
-        for seeds in (_seeds(points, count, seed + r) for r in range(restarts))
+        _lloyd(sample, seeds, STEPS, spherical=spherical)
+        for seeds in (_seeds(sample, count, seed + r) for r in range(restarts))
     )
-    return min(runs, key=lambda run: run.sse)
+    best = min(runs, key=lambda run: run.sse)
+    if len(sample) == len(points):
+        return best
+    metric = faiss.METRIC_INNER_PRODUCT if spherical else faiss.METRIC_L2
+    labels = faiss.knn(points, best.centroids, 1, metric=metric)[1][:, 0]
+    sse = sum(_sse(points[rows], best.centroids, labels[rows]) for rows in blocks(len(points)))
+    return Clustering(labels, best.centroids, sse)
 
 
 @dataclass(frozen=True)
@@ -113,5 +125,8 @@ def _lloyd(points: Points, seeds: Points, steps: int, *, spherical: bool = False
     kmeans.train(points, init_centroids=seeds)
     labels = kmeans.index.search(points, 1)[1][:, 0]
     centroids = np.asarray(kmeans.centroids, np.float32)
-    sse = ((points - centroids[labels]) ** 2).sum(dtype=np.float64)
-    return Clustering(labels, centroids, float(sse))
+    return Clustering(labels, centroids, _sse(points, centroids, labels))
+
+
+def _sse(points: Points, centroids: Points, labels: NDArray[np.int64]) -> float:
+    return float(((points - centroids[labels]) ** 2).sum(dtype=np.float64))

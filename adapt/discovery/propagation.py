@@ -13,15 +13,19 @@ from scipy.sparse.linalg import cg
 from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.large import LARGE
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.models.errors import GateError
 from scda.models.index import normalised
 
-_Columns = NDArray[np.float64]
+_Columns = NDArray[np.float64] | NDArray[np.float32]
 
 _NEIGHBOURS = 5
 _SHARPNESS = 3  # power of the cosine, as in Iscen et al.
 _SMALLEST = 1e-12  # lower bound of probabilities before the logarithm, and of divisors
+_TOGETHER = 64  # columns of a large target that are solved at once
+_EXACT = 1e-5  # of a column's length: the largest residual, as scipy's default
+_MOST_STEPS = 1000
 
 
 def neighbour_graph(backbone: Points) -> csr_array:
@@ -80,13 +84,61 @@ def spread(columns: NDArray[np.floating[Any]], graph: csr_array, alpha: float) -
     Source: Zhou et al. 2004, "Learning with Local and Global Consistency".
     """
     system = diags_array(np.ones(len(columns))) - alpha * graph
+    if len(columns) > LARGE:
+        return _solved_together(csr_array(system, dtype=np.float32), columns, alpha)
     start = (1 - alpha) * columns.astype(np.float64)
     solved = np.empty_like(start)
     for number, column in enumerate(start.T):
         solved[:, number], unfinished = cg(system, column, x0=column)
-        if unfinished:  # for an alpha below 1 the system is well conditioned and converges early
-            raise GateError(
-                f"label propagation did not converge with propagation_alpha {alpha}; use a smaller "
-                "one"
-            )
+        if unfinished:
+            raise _unfinished(alpha)
     return solved
+
+
+def _solved_together(
+    system: csr_array, columns: NDArray[np.floating[Any]], alpha: float
+) -> NDArray[np.float32]:
+    """Return the same for many rows, (N, C): single precision, many columns at a time.
+
+    A product of the graph with many columns reads the graph once, which is what takes the time.
+    """
+    solved = np.empty(columns.shape, np.float32)
+    for start in range(0, columns.shape[1], _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        right = np.ascontiguousarray((1 - alpha) * columns[:, part], np.float32)
+        if not _conjugate_gradients(system, right, solved[:, part]):
+            raise _unfinished(alpha)
+    return solved
+
+
+def _conjugate_gradients(system: csr_array, right: Points, solved: Points) -> bool:
+    """Write the solution of every column, (N, C), and return whether all of them converged.
+
+    Source: Hestenes and Stiefel 1952, "Methods of Conjugate Gradients for Solving Linear Systems".
+    """
+    solved[:] = right
+    residual = right - system @ right
+    along = residual.copy()
+    left, limit = _squares(residual, residual), _EXACT**2 * _squares(right, right)
+    for _ in range(_MOST_STEPS):
+        if (left <= limit).all():
+            return True
+        image = system @ along
+        step = left / np.maximum(_squares(along, image), np.finfo(np.float32).tiny)
+        solved += step * along
+        residual -= step * image
+        before, left = left, _squares(residual, residual)
+        along *= left / np.maximum(before, np.finfo(np.float32).tiny)
+        along += residual
+    return False
+
+
+def _squares(one: Points, other: Points) -> Points:
+    return np.asarray(np.einsum("nc,nc->c", one, other))
+
+
+def _unfinished(alpha: float) -> GateError:
+    # For an alpha below 1 the system is well conditioned and converges early.
+    return GateError(
+        f"label propagation did not converge with propagation_alpha {alpha}; use a smaller one"
+    )

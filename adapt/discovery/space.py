@@ -1,14 +1,19 @@
 """The space in which candidates are counted and clustered."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.large import LARGE, blocks, evenly_spaced
 from scda.adapt.discovery.selection import Candidates
 from scda.models.index import Ids
+
+_COMPONENTS = 256  # of more than 20,000 points, unless `config.pca` states them
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ def cluster_space(features: Points, backbone: Points, rows: Ids, config: TrainCo
 
     `config.cluster_space` chooses them: `features` are F's, which has already pulled new classes
     together; `backbone` are the backbone's; `both` puts them side by side. Points of the backbone
-    and of both have length 1, are centred, and are scaled to the same mean square.
+    and of both have length 1, are centred, and are scaled to the same mean square. More than 20,000
+    points are given by their 256 principal components, all fitted to evenly spaced ones.
 
     Args:
         features: Output of F for the whole target, (M, D_features).
@@ -69,20 +75,54 @@ def cluster_space(features: Points, backbone: Points, rows: Ids, config: TrainCo
         rows: Rows that become points.
         config: Configuration of the run.
     """
-    points = features[rows].astype(np.float32)
-    if config.cluster_space == "both":
-        points = np.hstack([_balanced(points), _balanced(backbone[rows])])
-    if config.cluster_space == "backbone":
-        points = _balanced(backbone[rows])
-    dimensions = min(config.pca, points.shape[1], len(points) - 1)
-    if dimensions and np.ptp(points, axis=0).any():
-        points = PCA(dimensions, random_state=config.seed).fit_transform(points)
-    return np.ascontiguousarray(points, np.float32)
+    sample = rows[evenly_spaced(len(rows))]
+    view = _view(features, backbone, sample, config)
+    points = view(sample)
+    wanted = config.pca or (_COMPONENTS if len(rows) > LARGE else 0)
+    dimensions = min(wanted, points.shape[1], len(rows) - 1)
+    reduced = dimensions and np.ptp(points, axis=0).any()
+    if len(sample) == len(rows):
+        if reduced:
+            points = PCA(dimensions, random_state=config.seed).fit_transform(points)
+        return np.ascontiguousarray(points, np.float32)
+    if not reduced:
+        return np.concatenate([view(rows[part]) for part in blocks(len(rows))])
+    pca = PCA(dimensions, svd_solver="covariance_eigh").fit(points)
+    mapped = np.empty((len(rows), dimensions), np.float32)
+    for part in blocks(len(rows)):
+        mapped[part] = pca.transform(view(rows[part]))
+    return mapped
 
 
-def _balanced(features: Points) -> Points:
+def _view(
+    features: Points, backbone: Points, sample: Ids, config: TrainConfig
+) -> Callable[[Ids], Points]:
+    """Return the function from rows to points, fitted to the rows of a sample."""
+    if config.cluster_space == "features":
+        return lambda rows: np.ascontiguousarray(features[rows], np.float32)
+    sides = (features, backbone) if config.cluster_space == "both" else (backbone,)
+    scales = [(side, _Balance.of(side[sample])) for side in sides]
+    return lambda rows: np.hstack([balance(side[rows]) for side, balance in scales])
+
+
+@dataclass(frozen=True)
+class _Balance:
+    """Maps features to length 1, centred and of mean square 1."""
+
+    mean: Points  # (D,)
+    scale: np.float32
+
+    @classmethod
+    def of(cls, features: Points) -> Self:
+        units = _units(features)
+        mean = units.mean(axis=0)
+        scale = np.sqrt(((units - mean) ** 2).sum(axis=1).mean())
+        return cls(mean, max(scale, np.finfo(np.float32).tiny))
+
+    def __call__(self, features: Points) -> Points:
+        return np.asarray((_units(features) - self.mean) / self.scale, np.float32)
+
+
+def _units(features: Points) -> Points:
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
-    centred = features / np.maximum(lengths, np.finfo(np.float32).tiny)
-    centred = centred - centred.mean(axis=0)
-    scale = np.sqrt((centred**2).sum(axis=1).mean())
-    return np.asarray(centred / max(scale, np.finfo(np.float32).tiny), np.float32)
+    return np.asarray(features / np.maximum(lengths, np.finfo(np.float32).tiny))

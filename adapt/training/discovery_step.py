@@ -15,7 +15,6 @@ from scda.adapt.discovery.discover import (
 )
 from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
 from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
@@ -41,12 +40,14 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
     before, num_known = state.discovery, domains.num_known
     verdict = before.verdict if before else None
     decided = _propagated(logits, domains, config)
-    of_known = _propagated(logits[:, :num_known], domains, config)
+    orphans = None
     if before is None and config.novelty == "orphans":
         orphans, verdict = _orphans(decided, domains, config)
-        decided, of_known = orphans.logits, orphans.known_logits
+        decided = orphans.logits
     if verdict or (config.novel == "no" and not config.k):
-        return closed(of_known, verdict)
+        if orphans:
+            return closed(orphans.known_logits, verdict)
+        return closed(_propagated(logits[:, :num_known], domains, config), verdict)
     found = discover(
         decided,
         features,
@@ -70,10 +71,8 @@ def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -
     discovery, num_known = state.discovery, domains.num_known
     if not discovery or not discovery.k_star or config.k or config.novelty != "orphans":
         return state
-    logits, target = infer(state.networks, domains.target)[0].numpy(), domains.target.numpy()
-    kept = distributed.broadcast_from_main(
-        lambda: kept_outputs(logits, nearest_others(target, NEIGHBOURS), num_known)
-    )
+    logits = infer(state.networks, domains.target)[0].numpy()
+    kept = distributed.broadcast_from_main(lambda: kept_outputs(logits, domains.near, num_known))
     if len(kept) == logits.shape[1] or (len(kept) == num_known and config.novel == "yes"):
         return state
     found = without_outputs(discovery, kept, num_known)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.training.inputs import FeatureInputs, Inputs
@@ -57,6 +58,7 @@ class Domains:
             self.source, self.target = replace(source, features=points), others
         self.inputs: Inputs = inputs or FeatureInputs(self.source.features, self.target)
         self._graph: csr_array | None = None
+        self._near: Ids | None = None
 
     @cached_property
     def whitening(self) -> Whitening:
@@ -83,6 +85,13 @@ class Domains:
             self._graph = neighbour_graph(self.target.numpy())
         return self._graph
 
+    @property
+    def near(self) -> Ids:
+        """The nearest neighbours among F's inputs of the target, (M, 10), once per backbone."""
+        if self._near is None:
+            self._near = nearest_others(self.target.numpy(), NEIGHBOURS)
+        return self._near
+
     def update(self, backbone: nn.Module, *, refresh_batchnorm: bool) -> None:
         """Recompute the target's features with the backbone that a round trained.
 
@@ -94,7 +103,8 @@ class Domains:
             self.inputs.refresh_batchnorm(backbone)
         target = self.inputs.target_features(backbone)
         if target is not self.target:
-            self.target, self.backbone_target, self._graph = target, target, None
+            self.target, self.backbone_target = target, target
+            self._graph = self._near = None
 
     def source_features(self, backbone: nn.Module) -> Tensor:
         """Return the source's features by the backbone of the last stage, (N, D_backbone)."""

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from scda.adapt.data import features
+from scda.adapt.data import feature_cache, features
 from scda.adapt.data.feature_cache import FeatureCache
 from scda.adapt.data.features import BATCH, Extracted, extract
 from scda.models.errors import UsageError
@@ -337,6 +337,22 @@ def test_what_is_in_the_cache_already_stays(cache: FeatureCache, backbone: Backb
     assert cache.digests() == {"a", "b"}
     assert set(cache.get("a").tolist()) == {1}
     assert set(cache.get("b").tolist()) == {2}
+
+
+def test_features_that_do_not_fit_are_mapped_from_a_file_that_leaves_no_trace(
+    cache: FeatureCache, backbone: Backbone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.add(
+        ["a", "b"], np.stack([np.full(backbone.width, value, np.float32) for value in (1, 2)])
+    )
+    in_memory, files = cache.rows(["b", "a", "b"]), list(cache.path.parent.iterdir())
+    monkeypatch.setattr(feature_cache, "MAPPED_ABOVE_BYTES", 2 * 4 * backbone.width)
+    mapped = cache.rows(["b", "a", "b"])
+    assert isinstance(mapped, np.memmap)
+    assert not isinstance(in_memory, np.memmap)
+    assert mapped.tolist() == in_memory.tolist()
+    assert list(cache.path.parent.iterdir()) == files
+    assert not isinstance(cache.rows(["a", "b"]), np.memmap)
 
 
 def test_every_vector_needs_its_digest(cache: FeatureCache) -> None:
