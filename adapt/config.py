@@ -267,6 +267,12 @@ class TrainConfig:
         choices=("fp32", "bf16", "fp16"),
         help="Precision of forward passes in training; losses and inference use fp32.",
     )
+    precision_export: str = option(
+        "fp32",
+        panel="Output",
+        choices=("fp32", "int8"),
+        help="Precision of the exported model; int8 adds a second bundle, bundle-int8.",
+    )
     workers: int = option(
         0, panel="Machine", minimum=0, help="Number of decoding threads; 0 uses all available CPUs."
     )

@@ -19,6 +19,7 @@ from scda.models.errors import GateError, UsageError
 from scda.models.files import atomic_folder, is_inside, put_back
 from scda.models.preprocess import Preprocessing
 from scda.models.previous import Previous
+from scda.models.quantisation import Quantisation
 from scda.models.run_facts import check_facts
 from scda.models.target_figures import TargetFigures
 from scda.models.trust import Calibration, ClassTrust, Trust
@@ -31,7 +32,7 @@ MEMORY = "memory.npz"  # missing in an older bundle
 REQUIRED = (MODEL, CLUSTERS, PARITY)
 OUTLIER_QUANTILE = "q99"  # of `ClassInfo.radius`: an image farther from every class is an outlier
 # fields that older bundles of this schema lack
-_LATER = ("trust", "on_target", "calibration", "previous")
+_LATER = ("trust", "on_target", "calibration", "previous", "quantisation")
 _DAMAGED = (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError)
 
 
@@ -69,6 +70,7 @@ class Manifest:
     on_target: TargetFigures | None = None  # None in an older bundle
     calibration: Calibration | None = None  # None in an older bundle
     previous: Previous | None = None  # None unless it was trained after another model
+    quantisation: Quantisation | None = None  # None in a model of float32
     schema_version: int = SCHEMA_VERSION
 
     @property
@@ -78,6 +80,11 @@ class Manifest:
         del contents["run"]
         text = json.dumps(contents, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def precision(self) -> str:
+        """Precision of the model's file: fp32 or int8."""
+        return self.quantisation.precision if self.quantisation else "fp32"
 
     @property
     def class_ids(self) -> list[str]:
@@ -237,7 +244,9 @@ def _parse(path: Path) -> Manifest:
 def _manifest(stored: dict[str, Any]) -> Manifest:
     fields.check_names(stored, {"id", *_names(Manifest)})
     files = fields.table(stored, "files")
-    trust, figures, calibration, previous = (fields.optional_table(stored, name) for name in _LATER)
+    trust, figures, calibration, previous, quantisation = (
+        fields.optional_table(stored, name) for name in _LATER
+    )
     return Manifest(
         classes=tuple(map(_class_info, fields.tables(stored, "classes"))),
         preprocessing=Preprocessing.from_json(fields.table(stored, "preprocessing")),
@@ -249,6 +258,7 @@ def _manifest(stored: dict[str, Any]) -> Manifest:
         on_target=None if figures is None else TargetFigures.from_json(figures),
         calibration=None if calibration is None else Calibration.from_json(calibration),
         previous=None if previous is None else Previous.from_json(previous),
+        quantisation=None if quantisation is None else Quantisation.from_json(quantisation),
     )
 
 

@@ -5,6 +5,7 @@ other's files, so scda depends on neither by itself: the extra `gpu` or `cpu` ch
 """
 
 import os
+from types import ModuleType
 
 from scda.models.errors import UsageError
 
@@ -22,4 +23,12 @@ except ModuleNotFoundError as error:
         "or 'scda[cpu]' (250 MB smaller, CPUs only)"
     ) from None
 
-__all__ = ["ort"]
+__all__ = ["ort", "quantization"]
+
+
+def quantization() -> ModuleType:
+    """Return the module `onnxruntime.quantization`, which needs the package onnx."""
+    from onnxruntime import quantization as tools
+
+    found: ModuleType = tools
+    return found

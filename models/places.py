@@ -17,6 +17,7 @@ _END_BYTES = 1 << 16  # the metadata of a Parquet file is in its end
 RUN_FILES = (
     "audit.csv",
     "bundle",
+    "bundle-int8",
     "checkpoints",
     "config.json",
     "discovery.csv",

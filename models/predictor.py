@@ -263,5 +263,5 @@ def load_predictor(
         if found != expected:
             message = f"{folder}: {what} does not match {MANIFEST}: {found}, expected {expected}"
             raise GateError(message)
-    check_parity(session, reference)
+    check_parity(session, reference, precision=manifest.precision)
     return Predictor(folder, manifest, session, index)

@@ -1,4 +1,4 @@
-"""The ONNX Runtime session: its actual provider and its number of threads."""
+"""The session that runs an ONNX file: its actual provider and its number of threads."""
 
 import ctypes
 import io
@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 from scda.models.cpus import usable_cpus
 from scda.models.errors import GateError, UsageError
 from scda.models.onnx_runtime import ort
+from scda.models.openvino_runtime import OpenVino
 from scda.models.preprocess import Pixels
 
 log = logging.getLogger(__name__)
 
-PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # ONNX Runtime's
+OPENVINO = "openvino"
 _ERRORS_ONLY = 3  # ONNX Runtime's log severity
 
 
 class Session:
-    """One loaded model; `provider` is the provider that runs it."""
+    """One loaded model; `provider` is the provider that runs it, `precision` its arithmetic."""
+
+    _session: ort.InferenceSession
+    _openvino: OpenVino | None = None
 
     def __init__(
         self,
@@ -37,7 +42,7 @@ class Session:
 
         Args:
             model: ONNX file, or an open one.
-            provider: `auto`, `cpu` or `cuda`.
+            provider: `auto`, `cpu` or `cuda` of ONNX Runtime, or `openvino`, on the CPU.
             gpu: Index of the GPU, from 0.
             threads: Number of threads per operator; 0 uses all available CPUs, and more than
                 these count as all.
@@ -49,9 +54,17 @@ class Session:
         """
         if threads < 0:
             raise UsageError(f"threads is {threads}; expected 0 or more")
-        options, cpus = ort.SessionOptions(), usable_cpus()
+        check_provider(provider)
+        cpus = usable_cpus()
+        self.threads, self.precision = min(threads or cpus, cpus), "fp32"
+        if provider == OPENVINO:
+            self.provider = provider
+            self._openvino = OpenVino(model, threads=self.threads, at_once=self.at_once)
+            self.precision = self._openvino.precision
+            return
+        options = ort.SessionOptions()
         options.log_severity_level = _ERRORS_ONLY
-        self.threads = options.intra_op_num_threads = min(threads or cpus, cpus)
+        options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
         # ONNX Runtime prints what it misses to standard output, which may be the rows of `label`.
@@ -73,25 +86,42 @@ class Session:
     @property
     def width(self) -> int:
         """The length D of a feature vector (the last output's)."""
+        if self._openvino:
+            return self._openvino.width
         return int(self._session.get_outputs()[-1].shape[-1])
 
     @property
     def at_once(self) -> int:
         """Number of concurrent calls of `run` that keep the machine busy; 1 on a GPU."""
-        return max(1, usable_cpus() // self.threads) if self.provider == "cpu" else 1
+        return max(1, usable_cpus() // self.threads) if self.provider != "cuda" else 1
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape (H, W, 3) of an input image."""
+        if self._openvino:
+            return self._openvino.shape
         return tuple(self._session.get_inputs()[0].shape[1:])
 
     def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
         """Return the model's outputs for (N, H, W, 3) uint8 images."""
+        if self._openvino:
+            return self._openvino.run(pixels)
         name = self._session.get_inputs()[0].name
         # CUDA allocates memory and plans for every new N.
         fed = padded(pixels) if self.provider == "cuda" else pixels
         outputs = self._session.run(None, {name: fed})
         return [np.asarray(output)[: len(pixels)] for output in outputs]
+
+
+def check_provider(name: str) -> None:
+    """Check the name of a provider.
+
+    Raises:
+        UsageError: If there is no such provider.
+    """
+    known = ("auto", *PROVIDERS, OPENVINO)
+    if name not in known:
+        raise UsageError(f"provider {name!r}, expected {', '.join(known[:-1])} or {known[-1]}")
 
 
 def padded(pixels: Pixels) -> Pixels:
@@ -130,8 +160,6 @@ def _because(printed: io.StringIO) -> str:
 
 
 def _providers(name: str, gpu: int) -> list[str | tuple[str, dict[str, str]]]:
-    if name not in ("auto", *PROVIDERS):
-        raise UsageError(f"provider {name!r}, expected auto, {' or '.join(PROVIDERS)}")
     built_in = PROVIDERS["cuda"] in ort.get_available_providers()
     # A GPU build lists CUDA on every machine; without a driver it only logs errors.
     present = built_in and has_driver()

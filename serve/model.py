@@ -147,7 +147,7 @@ def load(path: PathLike, *, provider: str = "auto", threads: int = 0) -> Model:
 
     Args:
         path: A bundle, or the run that holds it.
-        provider: `auto`, `cpu` or `cuda`.
+        provider: `auto`, `cpu`, `cuda` or `openvino`.
         threads: Number of threads of the model; 0 uses all available CPUs.
 
     Raises:

@@ -117,7 +117,11 @@ def label(
         ),
     ] = None,
     provider: Annotated[
-        str, _speed(metavar="auto|cpu|cuda", help="Device of the model in ONNX Runtime.")
+        str,
+        _speed(
+            metavar="auto|cpu|cuda|openvino",
+            help="Device of the model in ONNX Runtime, or OpenVINO on the CPU.",
+        ),
     ] = "auto",
     threads: Annotated[
         int,

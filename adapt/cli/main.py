@@ -10,6 +10,7 @@ from scda.adapt.cli.doctor import doctor
 from scda.adapt.cli.drift import drift
 from scda.adapt.cli.errors import run
 from scda.adapt.cli.evaluate import evaluate
+from scda.adapt.cli.export import export
 from scda.adapt.cli.inspect import inspect
 from scda.adapt.cli.label import label
 from scda.adapt.cli.names import names
@@ -29,7 +30,7 @@ app = typer.Typer(
 for command in (
     *(train, label, serve),
     *(audit, evaluate, drift, review, names, promote, pick),
-    *(inspect, report, doctor, demo),
+    *(export, inspect, report, doctor, demo),
 ):
     app.command()(command)
 

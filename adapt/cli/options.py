@@ -18,7 +18,11 @@ Verbose = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Bundle = Annotated[Path, typer.Argument(help="Bundle, or the run that holds it.")]
 Provider = Annotated[
-    str, typer.Option(metavar="auto|cpu|cuda", help="Device of the model in ONNX Runtime.")
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda|openvino",
+        help="Device of the model in ONNX Runtime, or OpenVINO on the CPU.",
+    ),
 ]
 Threads = Annotated[
     int, typer.Option(min=0, help="Number of threads of the model; 0 uses all available CPUs.")

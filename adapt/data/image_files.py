@@ -47,7 +47,10 @@ class Images:
     def only(self, paths: Sequence[Path]) -> Self:
         """Return these of the files, in the order of the feature matrix."""
         wanted = set(paths)
-        rows = [row for row, path in enumerate(self.paths) if path in wanted]
+        return self.rows([row for row, path in enumerate(self.paths) if path in wanted])
+
+    def rows(self, rows: Sequence[int]) -> Self:
+        """Return the files of these rows, in this order."""
         return replace(
             self,
             paths=[self.paths[row] for row in rows],

@@ -1,4 +1,4 @@
-"""Write a final model as a bundle: ONNX, parity check, indices, class statistics, exemplars."""
+"""Write a final model as a bundle: ONNX, parity check, and the files of its classes."""
 
 import json
 import tempfile
@@ -7,35 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from PIL import Image
 
 from scda.adapt.continuity.continued import Continued
 from scda.adapt.continuity.memory import Memory
 from scda.adapt.data.backbone_file import backbone_file
 from scda.adapt.data.image_files import Images
-from scda.adapt.export.final_model import RADII, FinalModel
+from scda.adapt.export.class_files import figures_on_target, write_classes
+from scda.adapt.export.final_model import FinalModel
 from scda.models import bundle as names
-from scda.models.bundle import ClassInfo, Manifest, write_bundle
+from scda.models.bundle import Manifest, write_bundle
 from scda.models.decoding.forms import Form
-from scda.models.decoding.reading import thumbnail
 from scda.models.errors import DataError
-from scda.models.files import printable, write_errors
-from scda.models.index import build_index, write_index
+from scda.models.files import write_errors
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.export import check_export, export_model
 from scda.models.networks.network import PixelClassifier
 from scda.models.preprocess import Pixels
-from scda.models.target_figures import HeldOut, TargetFigures
+from scda.models.target_figures import HeldOut
 from scda.models.trust import Trust
 
-EXEMPLARS = 12  # number of images per class
-THUMBNAIL_PX = 160
 PARITY_IMAGES = 16
-_EXEMPLAR = thumbnail(THUMBNAIL_PX)
 THRESHOLDS = {"outlier_quantile": 0.99}
-_DIGITS = 6  # number of decimals of stored statistics
 
 
 def make_bundle(
@@ -86,14 +78,8 @@ def make_bundle(
         exported = backbone_file(backbone, cache or Path(scratch))
         images = {"source": source, "target": target}
         _write_model(draft, final, exported, backbone, images)
-        write_index(build_index(final.centroids), draft / names.CLUSTERS)
-        if neighbours:
-            write_index(build_index(final.features), draft / names.NEIGHBOURS)
-            _write_neighbour_rows(draft / names.NEIGHBOUR_ROWS, final, target)
         memory.save(draft / names.MEMORY)
-        classes = tuple(
-            _class_info(draft, final, label, images) for label in range(len(final.centroids))
-        )
+        classes = write_classes(draft, final, images, neighbours=neighbours)
         return write_bundle(
             draft,
             folder,
@@ -103,20 +89,11 @@ def make_bundle(
             status=status,
             trust=trust,
             calibration=final.calibration,
-            on_target=_figures(final, held_out),
+            on_target=figures_on_target(final, held_out),
             previous=after and after.previous,
             names=after.names.to_json() if after and after.names.version else None,
             run=run,
         )
-
-
-def _figures(final: FinalModel, held_out: HeldOut | None) -> TargetFigures:
-    return TargetFigures(
-        images=len(final.predicted),
-        outlier_share=round(float(final.outliers.mean()), _DIGITS),
-        mean_confidence=round(float(final.probabilities.max(axis=1).mean()), _DIGITS),
-        held_out=held_out,
-    )
 
 
 def _write_model(
@@ -150,50 +127,3 @@ def _parity_images(source: Images, target: Images, form: Form) -> list[Pixels]:
         f"{target.root}: no image can be read any more; bring the images back, and rerun with "
         "--resume to continue"
     )
-
-
-def _write_neighbour_rows(path: Path, final: FinalModel, target: Images) -> None:
-    predicted = final.predicted
-    table = pa.table(
-        {
-            # Parquet text is UTF-8; other bytes of a file name are written as escapes.
-            "path": [printable(name) for name in target.names()],
-            "class_id": [final.class_ids[label] for label in predicted],
-            "confidence": final.probabilities.max(axis=1),
-            "sha256": list(target.digests),
-        }
-    )
-    pq.write_table(table, path)
-
-
-def _class_info(draft: Path, final: FinalModel, label: int, images: dict[str, Images]) -> ClassInfo:
-    num_known, class_id = len(final.class_names), final.class_ids[label]
-    known = label < num_known
-    domain, rows = final.members[label]
-    typical = rows[np.argsort(final.distances[label], kind="stable")]
-    closest = int((final.centroids[:num_known] @ final.centroids[label]).argmax())
-    trust = None if known else final.trust[label - num_known]
-    of_class = final.predicted == label
-    confidence = final.probabilities[of_class, label].mean() if of_class.any() else 0.0
-    exemplars = images[domain].first_readable(typical.tolist(), EXEMPLARS, _EXEMPLAR)
-    radius = {name: float(np.quantile(final.distances[label], q)) for name, q in RADII.items()}
-    return ClassInfo(
-        class_id=class_id,
-        label=final.labels[label],
-        kind="known" if known else "discovered",
-        size=int(of_class.sum()),
-        mean_confidence=round(float(confidence), _DIGITS),
-        radius={name: round(value, _DIGITS) for name, value in radius.items()},
-        nearest_known=None if known else final.class_ids[closest],
-        exemplars=tuple(
-            _write_exemplar(draft, f"exemplars/{class_id}/{number}.jpg", pixels)
-            for number, pixels in enumerate(exemplars)
-        ),
-        trust=trust,
-    )
-
-
-def _write_exemplar(draft: Path, name: str, pixels: Pixels) -> str:
-    (draft / name).parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(draft / name, quality=85)
-    return name

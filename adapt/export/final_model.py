@@ -2,80 +2,28 @@
 
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scda.adapt.continuity.ids import fresh_ids
 from scda.adapt.discovery.discover import Discovery
-from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.trust.classes import trust_classes
 from scda.adapt.discovery.trust.confidence import calibrate
+from scda.adapt.export.class_figures import ClassFigures, spread
 from scda.adapt.training.algorithm import Adapted
 from scda.adapt.training.networks import Networks, infer
-from scda.models.bundle import OUTLIER_QUANTILE
-from scda.models.files import printable
-from scda.models.index import Ids, normalised
+from scda.models.index import Ids
 from scda.models.networks.network import Tempered
-from scda.models.trust import Calibration, ClassTrust
-
-RADII = {"q50": 0.5, "q90": 0.9, "q99": 0.99}  # quantiles of the distance to the centroid
 
 
-@dataclass(frozen=True)
-class FinalModel:
+@dataclass(frozen=True, kw_only=True)
+class FinalModel(ClassFigures):
     """Trained networks and their predictions for the target; classes are in output order."""
 
     networks: Networks  # C ends with the calibration
-    class_names: list[str]  # names of the known classes
     discovery: Discovery | None  # discovery of the last round, numbered like the outputs
-    probabilities: Points  # (M, C), target
-    features: Points  # (M, D), target
-    centroids: Points  # (C, D), rows of length 1
-    members: list[tuple[str, Ids]]  # for each class: `target` or `source`, and rows
-    distances: list[Points]  # for each class: distances of its members to the centroid, 1 - cosine
-    trust: list[ClassTrust]  # for each discovered class
-    calibration: Calibration
-    class_ids: list[str]  # in output order
-
-    @property
-    def predicted(self) -> Ids:
-        """The output index of every target image, (M,)."""
-        return np.asarray(self.probabilities.argmax(axis=1), np.int64)
-
-    @property
-    def target_distances(self) -> Points:
-        """The distance of every target image to every centroid, (M, C), 1 - cosine."""
-        return self.distances_of(self.features)
-
-    @property
-    def outliers(self) -> NDArray[np.bool_]:
-        """Whether a target image is farther from every class than 99% of its images, (M,)."""
-        return self.are_outliers(self.target_distances)
-
-    def distances_of(self, features: Points) -> Points:
-        """Return the distances of features (N, D) to every centroid, (N, C), 1 - cosine."""
-        cosines = normalised(features) @ self.centroids.T
-        return np.asarray(np.clip(1 - cosines, 0, 2), np.float32)
-
-    def are_outliers(self, distances: Points) -> NDArray[np.bool_]:
-        """Return which images with these distances (N, C) are outliers, (N,)."""
-        radii = [np.quantile(of_class, RADII[OUTLIER_QUANTILE]) for of_class in self.distances]
-        return np.asarray((distances > np.array(radii)).all(axis=1))
-
-    @property
-    def labels(self) -> list[str]:
-        """The names of the classes in output order."""
-        known = [printable(name) for name in self.class_names]
-        return known + self.class_ids[len(known) :]
-
-    def with_ids(self, class_ids: list[str]) -> Self:
-        """Return the model with other ids of its classes, in output order."""
-        calibration = self.calibration.with_ids(dict(zip(self.class_ids, class_ids, strict=True)))
-        return replace(self, class_ids=class_ids, calibration=calibration)
 
 
 def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
@@ -95,29 +43,24 @@ def final_model(adapted: Adapted, class_names: list[str]) -> FinalModel:
         _members(label, predicted, source_labels, discovery, num_known)
         for label in range(logits.shape[1])
     ]
-    directions = [normalised(features_of[domain][rows]) for domain, rows in members]
-    centroids = normalised(np.stack([rows.mean(axis=0) for rows in directions]))
-    distances = [
-        np.clip(1 - rows @ centroid, 0, 2)
-        for rows, centroid in zip(directions, centroids, strict=True)
-    ]
+    centroids, distances = spread([features_of[domain][rows] for domain, rows in members])
     near = adapted.outcome.near
     found = trust_classes(predicted, near, centroids, num_known)
     class_ids = _first_ids(num_known, logits.shape[1])
     calibration = calibrate(logits.numpy(), near, class_ids, num_known, trust=adapted.trust)
     tempered = Tempered(torch.tensor([calibration.temperature[i] for i in class_ids]))
     return FinalModel(
-        replace(networks, classifier=nn.Sequential(networks.classifier, tempered)),
-        class_names,
-        discovery,
-        tempered(logits).softmax(dim=1).numpy(),
-        features_of["target"],
-        centroids,
-        members,
-        distances,
-        found,
-        calibration,
-        class_ids,
+        networks=replace(networks, classifier=nn.Sequential(networks.classifier, tempered)),
+        class_names=class_names,
+        discovery=discovery,
+        probabilities=tempered(logits).softmax(dim=1).numpy(),
+        features=features_of["target"],
+        centroids=centroids,
+        members=members,
+        distances=distances,
+        trust=found,
+        calibration=calibration,
+        class_ids=class_ids,
     )
 
 

@@ -31,6 +31,7 @@ from scda.adapt.export.final_model import FinalModel, final_model
 from scda.adapt.export.rehearsal import LEAST, rehearse
 from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
+from scda.adapt.pipeline.export import export_beside
 from scda.adapt.pipeline.run_reporter import RunReporter, steps_before
 from scda.adapt.pipeline.statistics import Chosen, choose_statistics
 from scda.adapt.pipeline.takeover import Takeover, open_takeover, with_choice
@@ -113,7 +114,7 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         chosen = choose_statistics(job, data, backbone, reporter, recorded)
         data = with_features(data, chosen.source, chosen.target, chosen.backbone)
         if main(lambda: _settle_inputs(job, folder, data, chosen, takeover)):
-            return _finished(folder, reporter) if distributed.is_main() else None
+            return _finished(job, folder, data, reporter) if distributed.is_main() else None
         _warn_of_rejected(folder, data.rejected, reporter)
         run = _Run(job, folder, data, chosen.backbone, takeover, reporter, started)
         adapted = _adapt(run)
@@ -124,6 +125,7 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         write_report(folder.root, run.reporter)
         run.reporter.expect(0)
         _raise_if_diverged(adapted.failure)
+        export_beside(folder, job.config, data, reporter)
         return TrainResult(manifest, len(rejected))
 
 
@@ -299,10 +301,11 @@ def _write_map(run: _Run, final: FinalModel) -> None:
     write_map(run.folder.map, [names[row] for row in rows], places)
 
 
-def _finished(folder: RunFolder, reporter: Reporter) -> TrainResult:
+def _finished(job: Job, folder: RunFolder, data: Data, reporter: Reporter) -> TrainResult:
     manifest = read_manifest(folder.bundle)
     reporter.say(f"{folder.root}: this run is finished")
     _raise_if_diverged(manifest.run.get("failure", ""))
+    export_beside(folder, job.config, data, reporter)
     return TrainResult(manifest, len(read_rejected(folder.rejected)))
 
 

@@ -25,7 +25,7 @@ from scda.models.places import RUN_FILES, is_run
 from scda.models.run_facts import check_facts
 
 # When resuming; the id of the backbone covers weights, that of the earlier model covers after.
-_MAY_CHANGE = ("after", "device", "workers", "weights")
+_MAY_CHANGE = ("after", "device", "precision_export", "workers", "weights")
 _LONGEST = 200  # largest number of characters of a value in a message
 _LOCK_FILE = ".run.lock"
 _CHOOSE = "use --resume to continue or --overwrite to start again"
@@ -76,6 +76,11 @@ class RunFolder:
     def bundle(self) -> Path:
         """Folder of the exported model."""
         return self.root / "bundle"
+
+    @property
+    def int8_bundle(self) -> Path:
+        """Folder of the exported model in int8, if the run was asked for one."""
+        return self.root / "bundle-int8"
 
     @property
     def images(self) -> Path:

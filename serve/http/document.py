@@ -38,7 +38,7 @@ _TEXTS: dict[str, tuple[Sequence[str], Sequence[str]]] = {  # by name, texts and
         ("known", "discovered", "unknown"),
         ("Prediction.kind", "NearClass.kind", "ClassCard.kind"),
     ),
-    "Provider": (("cpu", "cuda"), ("ModelCard.provider",)),
+    "Provider": (("cpu", "cuda", "openvino"), ("ModelCard.provider",)),
     "ErrorCode": (tuple(STATUS), ("Error.code",)),
 }
 MEANING = {

@@ -56,7 +56,7 @@ class ModelCard:
     names_version: int
     classes: tuple[ClassCard, ...]  # in the order of the model's outputs
     preprocessing: dict[str, Any]  # as in the bundle
-    provider: str  # where the model runs: cpu or cuda
+    provider: str  # what runs the model: cpu, cuda or openvino
     limits: Limits
     version: str  # version of scda
 

@@ -32,7 +32,7 @@ class Settings:
     max_pixels: int = MAX_PIXELS  # SCDA_MAX_PIXELS: width x height of an image
     max_files: int = 32  # SCDA_MAX_FILES: images in one request
     threads: int = 0  # SCDA_THREADS: threads of the model; 0: all available CPUs
-    provider: str = "auto"  # SCDA_PROVIDER: auto, cpu or cuda
+    provider: str = "auto"  # SCDA_PROVIDER: auto, cpu, cuda or openvino
     queue: int = 64  # SCDA_QUEUE: requests at the same time, waiting ones included
     max_batch: int = 0  # SCDA_MAX_BATCH: images per call of the model; 0: 4, on a GPU 32
     max_wait_ms: int = 0  # SCDA_MAX_WAIT_MS: time an image waits for others to fill a batch

@@ -34,7 +34,7 @@ from scda.serve.labelling.sources import (
 from scda.serve.labelling.summary import Summary, Tally
 
 # On CPUs each core has its own batch; larger ones are no faster and take more memory.
-BATCH_SIZE = {"cpu": 8, "cuda": 32}
+BATCH_SIZE = {"cpu": 8, "cuda": 32, "openvino": 8}
 _MAX_BATCH_SIZE = 1024  # 154 MB of pixels, in each of the batches that run in parallel
 _FEW = 200  # files; below, starting processes takes longer than decoding
 

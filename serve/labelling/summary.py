@@ -70,7 +70,7 @@ class Summary:
     hidden: int  # files and folders skipped because their name starts with a dot
     linked_folders: int  # links to folders that were not followed
     seconds: float
-    provider: str  # cpu or cuda
+    provider: str  # cpu, cuda or openvino
     model_id: str
     names_version: int
     resumed: int = 0  # files labelled before the labelling was resumed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scda.adapt.data.features import Extracted
 from scda.adapt.data.image_files import Images, Stamp, read_stamp
 from scda.adapt.data.recorded import restore_lost
-from scda.adapt.export.bundle_writer import EXEMPLARS
+from scda.adapt.export.class_files import EXEMPLARS
 from scda.adapt.pipeline.run import TrainResult, train
 from scda.adapt.report.thumbnails import make_thumbnails
 from scda.adapt.runs.images_table import read_images, write_images

@@ -10,7 +10,7 @@ import pytest
 
 from scda.adapt.cli import errors
 from scda.adapt.data.dataset import plan
-from scda.adapt.export import bundle_writer
+from scda.adapt.export import class_files
 from scda.adapt.pipeline.run import train
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runs.tables import write_table
@@ -65,7 +65,7 @@ def test_a_full_disk_is_told_with_the_bundle(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(bundle_writer, "write_index", full)
+    monkeypatch.setattr(class_files, "write_index", full)
 
     def run() -> None:
         with Reporter(quiet=True) as reporter:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from scda.models.errors import GateError
-from scda.models.parity import TOLERANCE, Reference, check_parity, drift
+from scda.models.parity import COARSE_TOLERANCE, TOLERANCE, Reference, check_parity, drift
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
@@ -24,16 +24,18 @@ Change = Callable[[Array], Array]
 class Echo:
     """A session that gives the reference's own answer, changed."""
 
-    def __init__(self, change: Change, provider: str = "cpu") -> None:
-        self._change, self.provider = change, provider
+    def __init__(self, change: Change, provider: str, precision: str) -> None:
+        self._change, self.provider, self.precision = change, provider, precision
 
     def run(self, pixels: Pixels) -> list[Array]:
         count = len(pixels)
         return [self._change(PROBABILITIES[:count].copy()), REFERENCE.features[:count]]
 
 
-def echo(change: Change = lambda same: same, provider: str = "cpu") -> Session:
-    return cast(Session, Echo(change, provider))
+def echo(
+    change: Change = lambda same: same, provider: str = "cpu", precision: str = "fp32"
+) -> Session:
+    return cast(Session, Echo(change, provider, precision))
 
 
 def shifted(by: float, *, at_batch: int | None = None) -> Change:
@@ -64,6 +66,15 @@ def test_each_provider_has_its_own_tolerance(provider: str) -> None:
     assert within == pytest.approx(0.9 * tolerance, rel=1e-2)
     with pytest.raises(GateError, match=provider):
         check_parity(echo(shifted(1.1 * tolerance), provider), REFERENCE)
+
+
+@pytest.mark.parametrize(("file", "arithmetic"), [("int8", "fp32"), ("fp32", "bf16")])
+def test_a_lower_precision_has_a_tolerance_of_its_own(file: str, arithmetic: str) -> None:
+    within = echo(shifted(0.9 * COARSE_TOLERANCE), "openvino", arithmetic)
+    assert check_parity(within, REFERENCE, precision=file) > TOLERANCE["openvino"]
+    beyond = echo(shifted(1.1 * COARSE_TOLERANCE), "openvino", arithmetic)
+    with pytest.raises(GateError, match=r"openvino differs by .*, expected 0\.15"):
+        check_parity(beyond, REFERENCE, precision=file)
 
 
 def test_an_answer_that_is_no_number_fails() -> None:

@@ -80,7 +80,7 @@ def test_threads_spin_only_where_asked(model: Path, spinning: bool) -> None:
 
 @pytest.mark.parametrize("provider", ["tpu", "CPU", ""])
 def test_an_unknown_provider_is_a_usage_error(model: Path, provider: str) -> None:
-    with pytest.raises(UsageError, match=r"expected auto, cpu or cuda$"):
+    with pytest.raises(UsageError, match=r"expected auto, cpu, cuda or openvino$"):
         Session(model, provider=provider)
 
 

@@ -7,6 +7,7 @@ nearly right as often as their confidence says, unless the run is expected to be
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,15 +70,43 @@ def calibrate(
         doubt: How much the expected accuracy counts for known classes, 0 to 1.
     """
     predicted = np.asarray(logits.argmax(axis=1), np.int64)
-    temperature, expected = dict.fromkeys(class_ids, 1.0), dict[str, float]()
-    known = _of_known(logits[predicted < num_known], trust.expected_accuracy, doubt)
+    shares = expected_shares(predicted, near, num_known, trust.measures["separation"], line)
+    expected = {class_ids[label]: share for label, share in shares.items()}
+    return temperatures(
+        logits, expected, class_ids, num_known, accuracy=trust.expected_accuracy, doubt=doubt
+    )
+
+
+def temperatures(
+    logits: Points,
+    expected: Mapping[str, float],
+    class_ids: list[str],
+    num_known: int,
+    *,
+    accuracy: float,
+    doubt: float = DOUBT,
+) -> Calibration:
+    """Return the temperatures by which the confidences of a model mean what is expected.
+
+    Args:
+        logits: Logits of the target, (M, C), up to a constant of each image.
+        expected: Share of the images of a discovered class that is expected to be right, by id;
+            other discovered classes keep their confidence.
+        class_ids: Ids of the classes in the order of the outputs.
+        num_known: Number of known classes, K.
+        accuracy: Expected accuracy of the run, 0 to 1.
+        doubt: As in `calibrate`.
+    """
+    predicted = np.asarray(logits.argmax(axis=1), np.int64)
+    temperature = dict.fromkeys(class_ids, 1.0)
+    known = _of_known(logits[predicted < num_known], accuracy, doubt)
     temperature |= dict.fromkeys(class_ids[:num_known], round(known, _DIGITS))
-    separation = trust.measures["separation"]
-    for label, share in expected_shares(predicted, near, num_known, separation, line).items():
-        of_class = logits[predicted == label]
-        temperature[class_ids[label]] = round(temperature_for(of_class, share), _DIGITS)
-        expected[class_ids[label]] = round(share, _DIGITS)
-    return Calibration(temperature=temperature, expected=expected)
+    for class_id, share in expected.items():
+        of_class = logits[predicted == class_ids.index(class_id)]
+        if len(of_class):
+            temperature[class_id] = round(temperature_for(of_class, share), _DIGITS)
+    rounded = {class_id: round(share, _DIGITS) for class_id, share in expected.items()}
+    return Calibration(temperature=temperature, expected=rounded)
 
 
 def expected_shares(

@@ -23,7 +23,7 @@ from scda.serve.http.served.watcher import BundleWatcher
 from scda.serve.http.settings import Settings
 
 # On a CPU a larger batch is hardly faster per image, and its images wait for each other.
-_MAX_BATCH = {"cpu": 4, "cuda": 32}
+_MAX_BATCH = {"cpu": 4, "cuda": 32, "openvino": 4}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ServedModel:
             self._run,
             max_batch=settings.max_batch or _MAX_BATCH[self.provider],
             max_wait_seconds=settings.max_wait_ms / 1000,
-            lanes=settings.parallel if self.provider == "cpu" else 1,
+            lanes=1 if self.provider == "cuda" else settings.parallel,
             on_wait=metrics.images.wait.labels("model").observe,
         )
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from scda.models.cpus import usable_cpus
 from scda.models.errors import ScdaError, UsageError
-from scda.models.session import PROVIDERS
+from scda.models.session import check_provider
 from scda.serve.labelling.ray.task_errors import carried_error
 
 _ANSWER_SECONDS = 10
@@ -54,19 +54,18 @@ def use_gpus(ray: ModuleType, provider: str) -> bool:
 
     Args:
         ray: Connected Ray module.
-        provider: `auto`, which uses GPUs if the cluster has any, `cpu` or `cuda`.
+        provider: `auto`, which uses GPUs if the cluster has any, `cpu`, `cuda` or `openvino`.
 
     Raises:
         UsageError: If the provider is unknown or not available.
     """
-    if provider not in ("auto", *PROVIDERS):
-        raise UsageError(f"provider {provider!r}, expected auto, {' or '.join(PROVIDERS)}")
+    check_provider(provider)
     there = bool(ray.cluster_resources().get("GPU"))
     if provider == "cuda" and not there:
         raise UsageError(
             "provider cuda is not available: the cluster has no GPU; use --provider cpu"
         )
-    return there and provider != "cpu"
+    return there and provider in ("auto", "cuda")
 
 
 def cpus_per_gpu(ray: ModuleType) -> int:

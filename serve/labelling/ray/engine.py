@@ -14,6 +14,7 @@ import pyarrow as pa
 from scda.models.decoding.stored import is_uri
 from scda.models.folders import Skipped
 from scda.models.predictor import Predictor
+from scda.models.session import OPENVINO
 from scda.serve.labelling.journal import Job
 from scda.serve.labelling.label import BATCH_SIZE, check_errors, check_options
 from scda.serve.labelling.outputs import DEFAULTS, Options
@@ -127,7 +128,7 @@ def _plan(
     threads: int,
 ) -> WorkerPlan:
     gpus = use_gpus(ray, provider)
-    actual = "cuda" if gpus else "cpu"
+    actual = "cuda" if gpus else provider if provider == OPENVINO else "cpu"
     return WorkerPlan(
         bundle=ray.put(read_bundle_files(predictor.folder)),
         attempts=start_attempts(ray, driver_node(ray)),

@@ -31,7 +31,7 @@ class WorkerPlan:
     folder: PartsFolder
     options: Options
     batch_size: int
-    provider: str  # cpu or cuda
+    provider: str  # cpu, cuda or openvino
     threads: int  # of the model
     decoders: int  # processes
 
