@@ -70,11 +70,12 @@ class TrainConfig:
         help="Part of the backbone that learns in the rounds.",
     )
     space: str = option(
-        "whitened",
+        "auto",
         panel="Model",
-        choices=("whitened", "backbone"),
+        choices=("auto", "whitened", "backbone"),
         shown=False,
-        help="Inputs of the head F: whitened features, or those of the backbone.",
+        help="Inputs of the head F: whitened features, or those of the backbone; auto: whitened, "
+        "and the classes of the backbone's pre-training help to find what is new.",
     )
 
     backbone_statistics: str = option(
@@ -302,7 +303,7 @@ class TrainConfig:
     @property
     def whitens(self) -> bool:
         """Whether F's inputs are whitened; those of a backbone that learns cannot be."""
-        return self.space == "whitened" and self.finetune == "none"
+        return self.space != "backbone" and self.finetune == "none"
 
     def pretrain_length(self, num_known: int) -> int:
         """Return the number of pre-training steps: each known class is seen 640 times or more."""

@@ -96,9 +96,9 @@ def measured(task: str, run: Run, inputs: Inputs) -> Measured:
     """Return what both runs of a task give; the truth is read after training has ended."""
     labels = inputs.source.labels.numpy()
     held = held_out(labels, run.config.seed)
-    adapted = adapt(inputs.source, inputs.target, run.config)
+    adapted = adapt(inputs.source, inputs.target, run.config, classifier=inputs.classifier)
     kept = Labelled(inputs.source.features[~held], inputs.source.labels[~held])
-    other = adapt(kept, inputs.target, run.config)
+    other = adapt(kept, inputs.target, run.config, classifier=inputs.classifier)
     group = str(run.name["group"])
     return Measured(
         task=task,

@@ -125,7 +125,10 @@ def measure(
     usual = rng.permutation(np.flatnonzero(truth != added))
     seen, unseen = usual[::2], usual[1::2]
     target = inputs.target[torch.from_numpy(seen)]
-    final = final_model(adapt(inputs.source, target, run.config), list(map(str, range(num_known))))
+    final = final_model(
+        adapt(inputs.source, target, run.config, classifier=inputs.classifier),
+        list(map(str, range(num_known))),
+    )
     held_out = rehearse(inputs.source, target, run.config)
     of_target, of_source = answers(final, inputs.target), answers(final, inputs.source.features)
     counts = {str(label): int(n) for label, n in enumerate(np.bincount(final.predicted))}

@@ -8,7 +8,7 @@ are calibrated for its own classes.
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
@@ -24,13 +24,16 @@ _MOST = 10_000  # images of the target that are used
 _PARTS = 5  # one of them is held out
 
 
-def rehearse(source: Labelled, target: Tensor, config: TrainConfig) -> HeldOut | None:
+def rehearse(
+    source: Labelled, target: Tensor, config: TrainConfig, classifier: nn.Linear | None = None
+) -> HeldOut | None:
     """Return what a model of four fifths of the target answers for the other fifth.
 
     Args:
         source: Backbone features (N, D_backbone) with labels 0 to K - 1.
         target: Backbone features without labels, (M, D_backbone).
         config: Configuration of the run, with a frozen backbone.
+        classifier: The classifier of the backbone's pre-training; None if it is not known.
 
     Returns:
         The figures; None if the target has fewer than 200 images, or training diverges.
@@ -41,7 +44,8 @@ def rehearse(source: Labelled, target: Tensor, config: TrainConfig) -> HeldOut |
     held, kept = rows[::_PARTS], np.sort(np.delete(rows, np.s_[::_PARTS]))
     with rng.kept():
         try:
-            adapted = adapt(source, target[torch.from_numpy(kept)], config)
+            rest = target[torch.from_numpy(kept)]
+            adapted = adapt(source, rest, config, classifier=classifier)
         except GateError:
             return None
         classes = [str(number) for number in range(int(source.labels.max()) + 1)]

@@ -202,6 +202,7 @@ def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
             config,
             images=_image_inputs(data, run.backbone, config),
             anchors=run.takeover.anchors(data),
+            classifier=run.backbone.classifier,
             checkpoints=run.folder.checkpoints,
             callbacks=_callbacks(run, events) if is_main else None,
         )
@@ -268,7 +269,7 @@ def _rehearse(run: _Run, adapted: Adapted) -> HeldOut | None:
         return None
     run.reporter.say("holding out a fifth of the target, to learn how far new images lie")
     with threadpool_limits(1):
-        return rehearse(run.data.source, run.data.target, run.job.config)
+        return rehearse(run.data.source, run.data.target, run.job.config, run.backbone.classifier)
 
 
 def _reject_lost(run: _Run) -> list[Rejected]:

@@ -56,6 +56,7 @@ def adapt(
     *,
     images: Inputs | None = None,
     anchors: Ids | None = None,
+    classifier: nn.Linear | None = None,
     checkpoints: Path | None = None,
     callbacks: Callbacks | None = None,
 ) -> Adapted:
@@ -67,6 +68,8 @@ def adapt(
         config: Configuration of the run.
         images: What the rounds train on if the backbone learns; None takes the features.
         anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
+        classifier: The classifier of the backbone's pre-training, D_backbone to its classes; None
+            if it is not known.
         checkpoints: Folder to resume from and to write the state of every stage to.
         callbacks: Functions to call as the run advances.
 
@@ -78,7 +81,7 @@ def adapt(
     Source: SCDA, Algorithm 2.
     """
     rng.seed_all(config.seed)
-    domains = Domains(source, target, config, images, anchors)
+    domains = Domains(source, target, config, images, anchors, classifier)
     runner = Runner(checkpoints, callbacks or Callbacks())
     state = runner.resume(_untrained(domains, config))
     if state.stage > 0:

@@ -24,7 +24,7 @@ def outcome_of(state: RunState, source: Labelled, domains: Domains) -> Outcome:
     features, labels = source.features.numpy(), source.labels.numpy()
     target = domains.backbone_target.numpy()
     if domains.is_frozen:
-        points, others = domains.whitened
+        points, others = domains.points
     else:
         whitening = fit_whitening(features, labels, target)
         points, others = whitening.source(features), whitening.target(target)

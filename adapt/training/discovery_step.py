@@ -86,7 +86,7 @@ def _orphans(
     logits: Points, domains: Domains, config: TrainConfig
 ) -> tuple[Orphans, Finding | None]:
     """Return the decision about every image, and the verdict if nothing is new."""
-    source, target = domains.whitened
+    source, target = domains.points
     graph = domains.graph if config.whitens else neighbour_graph(target)
     gate = config.novel == "auto" and not config.k
     labels = domains.source.labels.numpy()

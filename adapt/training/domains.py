@@ -11,6 +11,7 @@ from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
+from scda.adapt.discovery.novelty.pretrained_classes import with_pretrained_classes
 from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.training.inputs import FeatureInputs, Inputs
@@ -39,6 +40,7 @@ class Domains:
         config: TrainConfig,
         inputs: Inputs | None = None,
         anchors: Ids | None = None,
+        classifier: nn.Linear | None = None,
     ) -> None:
         """Start with the features of the frozen backbone.
 
@@ -48,9 +50,11 @@ class Domains:
             config: Configuration of the run.
             inputs: What the rounds train on; None takes the features.
             anchors: Classes that are to remain classes; None for none.
+            classifier: The classifier of the backbone's pre-training; None if it is not known.
         """
         self.anchors = anchors
         self._frozen, self._whitens = (source, target), config.whitens
+        self._classifier = classifier if config.space == "auto" else None
         self.source, self.target, self.backbone_target = source, target, target
         self.num_known = int(source.labels.max()) + 1
         if config.whitens:
@@ -73,6 +77,20 @@ class Domains:
         points = self.whitening.source(source.features.numpy())
         return points, self.whitening.target(target.numpy())
 
+    @cached_property
+    def points(self) -> tuple[Points, Points]:
+        """The points on which the decision about new classes is made, (N, D) and (M, D).
+
+        They are of length 1: whitened, with the classes of the pre-training where those help.
+        """
+        if self._classifier is None:
+            return self.whitened
+        source, target = self._frozen
+        features = source.features.numpy(), target.numpy()
+        return with_pretrained_classes(
+            self.whitened, features, source.labels.numpy(), self._classifier
+        )
+
     @property
     def is_frozen(self) -> bool:
         """Whether the target's features are still those of the frozen backbone."""
@@ -80,9 +98,9 @@ class Domains:
 
     @property
     def graph(self) -> csr_array:
-        """The neighbour graph of F's inputs of the target, computed once per backbone."""
+        """The neighbour graph of the target, computed once per backbone."""
         if self._graph is None:
-            self._graph = neighbour_graph(self.target.numpy())
+            self._graph = neighbour_graph(self.points[1] if self._whitens else self.target.numpy())
         return self._graph
 
     @property

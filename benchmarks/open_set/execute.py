@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run, inputs_of, one_thread
@@ -37,10 +37,11 @@ class Computed:
 
     features: dict[Path, NDArray[np.float32]]
     cache: Path
+    classifier: nn.Linear | None = None  # of the backbone's pre-training
 
     def inputs(self, run: Run) -> Inputs:
         """Return the inputs of a run, with the statistics that `scda-adapt train` would choose."""
-        inputs = inputs_of(run.lists, self.features)
+        inputs = replace(inputs_of(run.lists, self.features), classifier=self.classifier)
         if not adapts_statistics(run.config):
             return inputs
         # A folder is scanned in the order of its paths, and so its statistics serve several tasks.
@@ -56,7 +57,7 @@ class Computed:
         chosen = choose(replace(before, statistics=found), paths, features, always=always)
         target = torch.empty_like(chosen.target)
         target[rows] = chosen.target
-        return Inputs(chosen.source, target)
+        return replace(inputs, source=chosen.source, target=target)
 
 
 def features_of(runs: Sequence[Run], cache: Path) -> Computed:
@@ -65,10 +66,12 @@ def features_of(runs: Sequence[Run], cache: Path) -> Computed:
         return Computed({}, cache)
     paths = sorted({path for run in runs for path in run.lists.source + run.lists.target})
     say(f"features of {len(paths)} images")
-    extracted = extract(paths, job_backbone(runs[0].config), cache_folder=cache)
+    backbone = job_backbone(runs[0].config)
+    extracted = extract(paths, backbone, cache_folder=cache)
     if extracted.rejected:
         raise DataError(f"{extracted.rejected[0].path}: {extracted.rejected[0].message}")
-    return Computed(dict(zip(extracted.paths, extracted.features, strict=True)), cache)
+    found = dict(zip(extracted.paths, extracted.features, strict=True))
+    return Computed(found, cache, backbone.classifier)
 
 
 def records_of(

@@ -26,7 +26,7 @@ def measure_projection(run: Run, inputs: Inputs) -> Record:
     """Return the coordinates of the target before and after training, with its true labels."""
     started = time.monotonic()
     with threadpool_limits(1):
-        adapted = adapt(inputs.source, inputs.target, run.config)
+        adapted = adapt(inputs.source, inputs.target, run.config, classifier=inputs.classifier)
         after = infer(adapted.networks, inputs.target)[1].numpy()
         places = {
             "before": flat(inputs.target.numpy(), run.config.seed),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchmarks.open_set.protocols import Lists
 from benchmarks.open_set.results import Record
@@ -44,10 +44,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs of training: features of both domains, labels of the source."""
+    """The inputs of training: features of both domains, labels of the source, the classifier."""
 
     source: Labelled
     target: Tensor  # (N, D_backbone)
+    classifier: nn.Linear | None = None  # of the backbone's pre-training
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,13 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
         rounds.append(state.predicted.numpy())
         k_rounds.append(state.discovery.k_star if state.discovery else 1)
 
-    adapted = adapt(inputs.source, inputs.target, config, callbacks=Callbacks(on_stage=keep))
+    adapted = adapt(
+        inputs.source,
+        inputs.target,
+        config,
+        classifier=inputs.classifier,
+        callbacks=Callbacks(on_stage=keep),
+    )
     logits, features = infer(adapted.networks, inputs.target)
     probabilities = logits.softmax(dim=1).numpy()
     seconds = time.process_time() - started

@@ -42,6 +42,7 @@ class Backbone:
     preprocessing: Preprocessing
     last_stage: frozenset[str]  # names of its parameters, for `--finetune last`
     parts: tuple["Backbone", ...] = ()
+    classifier: nn.Linear | None = None  # of its pre-training, (N, `width`) to its classes
 
     @property
     def passes(self) -> int:
@@ -159,8 +160,14 @@ def _efficientnet_lite(
     preprocessing = Preprocessing(
         resize_px=resize_px, crop_px=crop_px, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
     )
-    last_stage = _timm_last_stage(network)
-    return Backbone(name, network, network.num_features, preprocessing, last_stage)
+    return Backbone(
+        name,
+        network,
+        network.num_features,
+        preprocessing,
+        _timm_last_stage(network),
+        classifier=_classifier(state, "classifier", network.num_features),
+    )
 
 
 def _embedded_lite(number: str, names: list[str]) -> State:
@@ -204,7 +211,20 @@ def _resnet50(state: State | None, notify: Notify) -> Backbone:
         resize_px=256, crop_px=224, mean=(123.675, 116.28, 103.53), std=(58.395, 57.12, 57.375)
     )
     names = (f"layer4.{name}" for name, _ in network.layer4.named_parameters())
-    return Backbone("resnet50", network, 2048, preprocessing, frozenset(names))
+    classifier = _classifier(state, "fc", 2048)
+    return Backbone(
+        "resnet50", network, 2048, preprocessing, frozenset(names), classifier=classifier
+    )
+
+
+def _classifier(state: State, name: str, width: int) -> nn.Linear | None:
+    """Return the classifier that weights hold under a name; None if there is none of this width."""
+    weight, bias = state.get(f"{name}.weight"), state.get(f"{name}.bias")
+    if weight is None or bias is None or weight.shape != (len(bias), width) or len(bias) < 2:
+        return None
+    classifier = nn.Linear(width, len(bias))
+    classifier.load_state_dict({"weight": weight, "bias": bias})
+    return classifier.requires_grad_(False)
 
 
 def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
@@ -215,10 +235,8 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
     if not timm.is_model(name):
         raise UsageError(f"backbone {TIMM}{name}: timm {timm.__version__} has no such network")
     network: Any = timm.create_model(name, pretrained=False, num_classes=0)
-    if state is None:
-        network = _timm_pretrained(name, network.pretrained_cfg, notify)
-    else:
-        load_weights(network, state, TIMM + name)
+    state = state or _timm_published(name, network, notify)
+    load_weights(network, state, TIMM + name)
     config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]  # of timm
     crop_px = config["input_size"][-1]
     preprocessing = Preprocessing(
@@ -228,19 +246,26 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
         std=tuple(255 * value for value in config["std"]),
     )
     width = _width(network, crop_px, TIMM + name)
-    return Backbone(TIMM + name, network, width, preprocessing, _timm_last_stage(network))
+    classifier = _classifier(state, str(network.pretrained_cfg.get("classifier")), width)
+    last_stage = _timm_last_stage(network)
+    return Backbone(TIMM + name, network, width, preprocessing, last_stage, classifier=classifier)
 
 
-def _timm_pretrained(name: str, published: dict[str, Any], notify: Notify) -> nn.Module:
+def _timm_published(name: str, network: Any, notify: Notify) -> State:
+    """Return the published weights, with the classifier unless it leaves other tensors behind."""
     import timm
 
+    published = network.pretrained_cfg
     hub = published.get("hf_hub_id")
     url = f"https://huggingface.co/{hub}" if hub else published.get("url") or "a weights file"
     notify(f"backbone {TIMM}{name}: weights from {url}, kept by timm")
     try:
-        return timm.create_model(name, pretrained=True, num_classes=0)
+        state: State = timm.create_model(name, pretrained=True).state_dict()
+        if not network.state_dict().keys() <= state.keys():
+            state = timm.create_model(name, pretrained=True, num_classes=0).state_dict()
     except Exception as error:  # the client of the hub raises errors of many classes
         raise unfetched(TIMM + name, url, error) from None
+    return state
 
 
 def _timm_last_stage(network: Any) -> frozenset[str]:

