@@ -10,13 +10,14 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from scda.models.errors import UsageError
-from scda.models.onnx_runtime import quantization
+from scda.models.onnx_runtime import ort, quantization
 from scda.models.preprocess import Pixels
 
 _TEMPERATURES = ".inverse"  # how the name of the inverse temperatures ends
@@ -40,7 +41,7 @@ def quantise(model: onnx.ModelProto, out: Path, batches: Iterable[Pixels]) -> No
         raise UsageError("the model has no convolutions to write in int8; keep it in float32")
     behind = nodes[convolutions[-1] + 2 :]  # the last convolution and its activation
     tools = quantization()
-    with _warnings_only():
+    with _warnings_only(), _one_thread(tools.CalibraterBase):
         tools.quantize_static(
             model,
             str(out),
@@ -88,3 +89,27 @@ def _warnings_only() -> Iterator[None]:
         yield
     finally:
         root.setLevel(before)
+
+
+@contextmanager
+def _one_thread(calibrater: Any) -> Iterator[None]:
+    """Let ONNX Runtime's class of calibrations run the model on one thread within the block.
+
+    It has no option for it, and would use all cores of the machine, not those of the container.
+    """
+
+    def create(self: Any) -> None:
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # Every value that is measured must be there.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self.infer_session = ort.InferenceSession(
+            self.augmented_model_path, options, providers=self.execution_providers
+        )
+
+    before = calibrater.create_inference_session
+    calibrater.create_inference_session = create
+    try:
+        yield
+    finally:
+        calibrater.create_inference_session = before

@@ -20,6 +20,7 @@ from scda.models.images import read_file
 from scda.models.index import normalised, read_index
 from scda.models.names import read_names
 from scda.models.naming import Edit, change_names
+from scda.models.onnx_runtime import ort
 from scda.models.predictor import Outputs, Predictor, load_predictor
 from scda.models.quantisation import Quantisation
 from tests.conftest import Scda, TinyData
@@ -219,6 +220,35 @@ def test_a_model_without_convolutions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no convolutions to write in int8"):
         quantise(onnx.ModelProto(), tmp_path / "model.onnx", [])
     assert not set_temperatures(onnx.ModelProto(), [1.0])
+
+
+def test_the_ranges_are_measured_in_one_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper, types = onnx.helper, onnx.TensorProto
+    weights = onnx.numpy_helper.from_array(np.ones((4, 3, 3, 3), np.float32), "weights")
+    nodes = [
+        helper.make_node("Cast", ["pixels"], ["floats"], to=types.FLOAT),
+        helper.make_node("Transpose", ["floats"], ["planes"], perm=[0, 3, 1, 2]),
+        helper.make_node("Conv", ["planes", "weights"], ["sums"], name="first"),
+        helper.make_node("Relu", ["sums"], ["out"]),
+    ]
+    pixels = helper.make_tensor_value_info("pixels", types.UINT8, ["n", 8, 8, 3])
+    out = helper.make_tensor_value_info("out", types.FLOAT, ["n", 4, 6, 6])
+    graph = helper.make_graph(nodes, "small", [pixels], [out], [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    threads: list[int] = []
+
+    real = ort.InferenceSession
+
+    def seen(model: Any, sess_options: Any, **rest: Any) -> Any:
+        threads.append(sess_options.intra_op_num_threads)
+        return real(model, sess_options, **rest)
+
+    monkeypatch.setattr(ort, "InferenceSession", seen)
+    quantise(model, tmp_path / "model.onnx", [np.zeros((2, 8, 8, 3), np.uint8)])
+    assert threads
+    assert set(threads) == {1}
 
 
 def test_a_class_without_target_images_is_that_of_its_source(
