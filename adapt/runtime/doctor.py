@@ -56,10 +56,12 @@ class Examination:
 
 
 def examine(bundle: Path | None = None) -> Examination:
-    """Examine packages, devices, threads, codecs and, if given, a bundle."""
+    """Examine packages, devices, threads, codecs and, if given, a bundle, and measure its speed."""
     parts = [_packages(), _cpus(), _gpus(), _provider(), _torch(), _codecs()]
     parts += [_bundle(bundle)] if bundle else []
     found = _merge(parts)
+    if bundle and "model_id" in found.facts:
+        found = _merge([found, _speed(bundle, gpu=found.facts["provider"] == "cuda")])
     return _merge([found, _idle_gpu(found.facts)])
 
 
@@ -173,3 +175,12 @@ def _bundle(path: Path) -> Examination:
         message = f"the bundle cannot be checked: {error}; pip install --force-reinstall scda"
         return Examination(facts, (Problem(message),))
     return Examination(facts | {"model_id": manifest.id, "status": list(manifest.status)})
+
+
+def _speed(path: Path, *, gpu: bool) -> Examination:
+    from scda.adapt.runtime.speed import speeds
+    from scda.models.bundle import bundle_folder
+    from scda.models.session import OPENVINO
+
+    providers = ("cpu", "cuda", OPENVINO) if gpu else ("cpu", OPENVINO)
+    return Examination(speeds(bundle_folder(path), providers))

@@ -1,15 +1,19 @@
+import itertools
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from PIL import features
 
-from scda.adapt.runtime import doctor
+from scda.adapt.runtime import doctor, speed
 from scda.adapt.runtime.doctor import BROKEN, UNREADABLE, Examination, examine
 from scda.models.cpus import usable_cpus
+from scda.models.predictor import Predictor, load_predictor
 from tests.bundles import make_bundle
 from tests.conftest import Scda
 
@@ -119,6 +123,67 @@ def test_a_bundle_is_verified(bundle: Path, tmp_path: Path) -> None:
     assert found.exit_code == 2
 
 
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], float]:
+    """Milliseconds per image by folder and provider, in place of measurements."""
+    times: dict[tuple[str, str], float] = {}
+
+    def load(folder: Path, provider: str, threads: int) -> Predictor:
+        assert threads == 1
+        if (folder.name, provider) not in times:
+            raise RuntimeError("it answers otherwise\nand more")
+        stored = "int8" if folder.name == speed.INT8 else "fp32"
+        precision = "bf16" if provider == "openvino" else "fp32"
+        found = SimpleNamespace(
+            manifest=SimpleNamespace(precision=stored),
+            session=SimpleNamespace(provider=provider, precision=precision),
+            milliseconds=times[folder.name, provider],
+        )
+        return cast("Predictor", found)
+
+    def seconds(found: Any) -> float:
+        return float(found.milliseconds / 1000)
+
+    monkeypatch.setattr(speed, "load_predictor", load)
+    monkeypatch.setattr(speed, "seconds_per_image", seconds)
+    return times
+
+
+def test_the_fastest_pair_is_told(
+    bundle: Path, tmp_path: Path, timed: dict[tuple[str, str], float]
+) -> None:
+    here = shutil.copytree(bundle, tmp_path / "bundle")
+    (tmp_path / speed.INT8).mkdir()
+    timed |= {("bundle", "cpu"): 10, (speed.INT8, "cpu"): 5.4, ("bundle", "openvino"): 5.5}
+    found = examine(here)
+    assert found.problems == ()
+    assert {name: found.facts[name] for name in found.facts if "ms_per" in name} == {
+        "ms_per_image_cpu_fp32": 10,
+        "ms_per_image_cpu_int8": 5.4,
+        "ms_per_image_openvino_bf16": 5.5,
+    }
+    assert found.facts["fastest"] == "cpu_int8"
+    assert found.facts["not_measured"] == ["bundle-int8 with openvino: it answers otherwise"]
+    timed[("bundle", "cuda")] = 0.5
+    assert speed.speeds(here, ("cpu", "cuda"))["fastest"] == "cuda_fp32"
+    assert "ms_per_image_cpu_fp32" in speed.speeds(here, ("cpu",))
+    timed.clear()
+    assert speed.speeds(here, ("cpu",))["fastest"] is None
+
+
+def test_a_pair_is_measured_for_a_bounded_time(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = load_predictor(bundle, provider="cpu", threads=1)
+    clock = itertools.count()
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    assert speed.seconds_per_image(predictor) == 1 / 8  # a call of one second
+    assert next(clock) == 2  # and no other
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: next(clock) * 1e-6))
+    assert speed.seconds_per_image(predictor) == pytest.approx(1e-6 / 8)
+    assert next(clock) == 3 + 2 * speed._CALLS
+
+
 def test_the_command_line_says_it_to_people_and_programs(
     scda: Scda, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +194,8 @@ def test_the_command_line_says_it_to_people_and_programs(
     assert "bundle" not in lines
     monkeypatch.setenv("SCDA_BUNDLE", str(bundle))
     said = json.loads(scda("doctor", "--json").stdout)
+    assert said["ms_per_image_cpu_fp32"] >= 0
+    assert said["fastest"] in {"cpu_fp32", "openvino_fp32", "openvino_bf16"}
     assert (said["bundle"], said["problems"]) == (str(bundle), [])
     done = scda("doctor", bundle / "exemplars")
     assert done.returncode == 2
