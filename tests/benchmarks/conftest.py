@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ def no_backbone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return Extracted(list(paths), np.stack(rows), [path.name for path in paths], [])
 
     monkeypatch.setattr(execute, "extract", extract)
-    monkeypatch.setattr(execute, "job_backbone", lambda config: None)
+    monkeypatch.setattr(execute, "job_backbone", lambda config: SimpleNamespace(classifier=None))
     monkeypatch.setattr(execute, "adapts_statistics", lambda config: False)
     monkeypatch.setattr(execute, "one_thread", lambda: None)
     return calls
