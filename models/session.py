@@ -3,6 +3,7 @@
 import ctypes
 import io
 import logging
+import threading
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import BinaryIO
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}  # ONNX Runtime's
 OPENVINO = "openvino"
+_PRINTING = threading.Lock()
 _ERRORS_ONLY = 3  # ONNX Runtime's log severity
 
 
@@ -68,7 +70,8 @@ class Session:
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
         # ONNX Runtime prints what it misses to standard output, which may be the rows of `label`.
-        with redirect_stdout(io.StringIO()) as printed:
+        # The output is that of the whole process, so one session after the other takes it.
+        with _PRINTING, redirect_stdout(io.StringIO()) as printed:
             providers = _providers(provider, gpu)
             self._session = _load(model, options, providers)
         self.provider = self._session.get_providers()[0].removesuffix("ExecutionProvider").lower()

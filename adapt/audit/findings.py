@@ -79,7 +79,8 @@ def read_findings(path: Path) -> list[Finding] | None:
     """
     if not path.is_file():
         return None
-    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    # A spreadsheet that people edit the table with writes a mark in front, and TRUE.
+    text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
     try:
         return [
             Finding(
@@ -90,7 +91,7 @@ def read_findings(path: Path) -> list[Finding] | None:
                 suggested=row["suggested"],
                 score=float(row["score"]) if row["score"] else None,
                 other=row["other"],
-                remove=row["remove"] == "true",
+                remove=row["remove"].casefold() == "true",
                 message=row["message"],
             )
             for row in csv.DictReader(io.StringIO(text, newline=""))

@@ -4,6 +4,7 @@ It is one SQLite file per backbone and preprocessing: two runs may write at the 
 killed run loses only its unfinished batches.
 """
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
@@ -83,6 +84,9 @@ class FeatureCache:
 
     def _mapped(self, shape: tuple[int, int]) -> NDArray[np.float32]:
         with tempfile.TemporaryFile(dir=self.path.parent) as file:
+            # A disk that fills up while pages are written would end the process without a word.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, shape[0] * self._num_bytes)
             return np.memmap(file, np.float32, "w+", shape=shape)
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ def quantise(model: onnx.ModelProto, out: Path, batches: Iterable[Pixels]) -> No
     """Write a model with its backbone in int8.
 
     Args:
-        model: Model of pixels (N, H, W, 3), as `export_onnx` wrote it.
+        model: Model of pixels (N, H, W, 3), as `export_model` wrote it.
         out: File to write.
         batches: Images of its target, on which the range of every activation is measured.
 

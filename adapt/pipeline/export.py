@@ -11,7 +11,7 @@ from scda.adapt.export.int8 import CALIBRATION_IMAGES, MIN_AGREEMENT, export_int
 from scda.adapt.runs.folder import RunFolder
 from scda.adapt.runs.images_table import read_images
 from scda.adapt.runtime.progress import Reporter
-from scda.models.bundle import MANIFEST, Manifest, bundle_folder, read_manifest
+from scda.models.bundle import MANIFEST, Manifest, bundle_folder, file_sha256, read_manifest
 from scda.models.errors import UsageError
 from scda.models.limits import ImageLimits
 from scda.models.places import check_outside, training_folder
@@ -92,7 +92,15 @@ def _target(bundle: Path, folders: list[Path], limits: ImageLimits, *, given: bo
     if recorded and not given:
         paths = [folders[0] / name for name in recorded]
         return Images(folders[0], paths, list(recorded.values()), limits=limits)
-    return Images(folders[0], scan_target(folders[0]).paths, limits=limits)
+    found = scan_target(folders[0]).paths
+    return Images(folders[0], found, [_digest(path) for path in found], limits=limits)
+
+
+def _digest(path: Path) -> str:
+    try:
+        return file_sha256(path)
+    except OSError:  # the reader of images tells of it
+        return ""
 
 
 def _source(folders: list[Path], limits: ImageLimits) -> Images:

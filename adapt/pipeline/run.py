@@ -73,6 +73,7 @@ class _Run:
     takeover: Takeover
     reporter: Reporter
     started: float  # seconds since the epoch
+    is_shared: bool  # whether other runs have the same backbone
 
 
 def train(job: Job, reporter: Reporter) -> TrainResult | None:
@@ -116,7 +117,8 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         if main(lambda: _settle_inputs(job, folder, data, chosen, takeover)):
             return _finished(job, folder, data, reporter) if distributed.is_main() else None
         _warn_of_rejected(folder, data.rejected, reporter)
-        run = _Run(job, folder, data, chosen.backbone, takeover, reporter, started)
+        is_shared = job.config.finetune == "none" and not chosen.statistics
+        run = _Run(job, folder, data, chosen.backbone, takeover, reporter, started, is_shared)
         adapted = _adapt(run)
         if adapted is None:
             return None
@@ -244,7 +246,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         folder.bundle,
         final,
         trained_backbone(run.backbone, adapted.networks.backbone),
-        cache=run.job.cache if config.finetune == "none" else None,
+        cache=run.job.cache if run.is_shared else None,
         source=data.source_images,
         target=data.target_images,
         status=statuses(adapted.findings),

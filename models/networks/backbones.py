@@ -235,7 +235,8 @@ def _timm(name: str, state: State | None, notify: Notify) -> Backbone:
     if not timm.is_model(name):
         raise UsageError(f"backbone {TIMM}{name}: timm {timm.__version__} has no such network")
     network: Any = timm.create_model(name, pretrained=False, num_classes=0)
-    state = state or _timm_published(name, network, notify)
+    if state is None:
+        state = _timm_published(name, network, notify)
     load_weights(network, state, TIMM + name)
     config = resolve_model_data_config(network)  # type: ignore[no-untyped-call]  # of timm
     crop_px = config["input_size"][-1]

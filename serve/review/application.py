@@ -45,7 +45,7 @@ class Review:
 
     @cached_property
     def picked(self) -> list[int]:
-        """The rows of the images whose label would help most; choosing them may take seconds."""
+        """The rows of the images to label next, if a choice is offered; it may take seconds."""
         return self.target_images.rows_of(self.choose()) if self.choose else []
 
     def names(self) -> Names:
@@ -107,8 +107,8 @@ def create_review_app(
         bundle: Folder of the bundle.
         token: Secret part of the address; any other path is answered with 404.
         target: Folder of the target images; the folder used for training if None.
-        picked: Returns the paths of the target images whose label would help most, relative to
-            the target folder; called once they are asked for. None offers none.
+        picked: Returns the paths of the target images to label next, relative to the target
+            folder; called once they are asked for. None offers none.
 
     Raises:
         GateError: If the bundle or its names.json is damaged, or the names are another model's.

@@ -1,5 +1,5 @@
 "use strict";
-// The filter of picked images: those whose label would help most, and their classes alone.
+// The filter of picked images: those that the model is unsure of and that differ from each other, and their classes alone.
 
 // images: [{ row, path, class_id, confidence }] once they have come; coming: the running request.
 const picked = { shown: false, images: null, coming: null };
@@ -51,6 +51,6 @@ function showPickedNote() {
   const count = (classes) => classes.reduce((sum, info) => sum + pickedOf(info).length, 0);
   const named = count(found.filter((info) => isActive(info.class_id) && (info.named || info.kind === "known")));
   $("picked-note").textContent =
-    `Only the ${count(found)} images whose label would help most, in ${found.length} classes; ${named} of them lie in classes with a name. ` +
+    `Only the ${count(found)} images that the model is unsure of and that differ from each other, in ${found.length} classes; ${named} of them lie in classes with a name. ` +
     "Where one shows something else than its class, label it by hand: scda-adapt pick writes these images for a labelling tool.";
 }

@@ -1,3 +1,5 @@
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -60,6 +62,13 @@ def test_any_number_of_images_is_answered_image_by_image(model: Path, count: int
 def test_the_model_tells_its_sizes(model: Path) -> None:
     session = Session(model, provider="cpu", threads=1)
     assert (session.shape, session.width, session.provider) == ((32, 32, 3), 3, "cpu")
+
+
+def test_models_that_load_at_once_leave_standard_output_alone(model: Path) -> None:
+    before = sys.stdout
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: Session(model, provider="cpu", threads=1), range(8)))
+    assert sys.stdout is before
 
 
 def test_as_many_threads_as_cpus_may_be_used(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

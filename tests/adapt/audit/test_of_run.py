@@ -42,6 +42,14 @@ def test_a_run_finds_wrong_labels_copies_and_poor_classes_by_its_features(tmp_pa
     assert read
     assert [vars(one) | {"score": 0} for one in read] == [vars(one) | {"score": 0} for one in found]
 
+    # As a spreadsheet saves it.
+    edited = b"\xef\xbb\xbf" + table.read_bytes().replace(b"true", b"TRUE")
+    table.write_bytes(edited)
+    again = read_findings(table)
+    assert again
+    assert [one.remove for one in again] == [one.remove for one in found]
+    assert any(one.remove for one in again)
+
     of_many = audit_images(images, paths, digests, most=len(of) - 1)
     assert [(one.kind, one.path) for one in of_many] == [(Kind.COPY, "29.png"), (Kind.FEW, "few")]
 

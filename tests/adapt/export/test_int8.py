@@ -148,7 +148,7 @@ def changed(model: onnx.ModelProto, out: Path, batches: Iterable[Any]) -> None:
 
 
 def test_a_model_that_answers_otherwise_is_refused(
-    scda: Scda, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scda: Scda, tiny: TinyData, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(int8, "quantise", changed)
     done = scda("export", tiny_run, "--precision", "int8", "--out", tmp_path / "b2", "--quiet")
@@ -158,7 +158,8 @@ def test_a_model_that_answers_otherwise_is_refused(
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     out = tmp_path / "allowed"
-    least = scda("export", tiny_run, "--out", out, "--min-agreement", "0", "--json", "--quiet")
+    words = ("--target", tiny.target, "--min-agreement", "0", "--json", "--quiet")
+    least = scda("export", tiny_run, "--out", out, *words)
     assert least.returncode == 0
     told = json.loads(least.stdout)
     assert told["id"] == read_manifest(out).id
