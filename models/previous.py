@@ -87,9 +87,8 @@ class Previous:
 
     id: str  # of the model before
     in_common: int  # images of the target that its target had, too
-    classes: tuple[
-        Fate, ...
-    ]  # in the order of its outputs, then those that had vanished and returned
+    # In the order of its outputs, then those that had vanished and returned.
+    classes: tuple[Fate, ...]
     new: tuple[Newcomer, ...]  # in the order of the outputs
     retired: dict[str, str]  # ids that are never given again, and what the classes were called
 

@@ -3,10 +3,8 @@
 import glob
 import hashlib
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
-
-import onnx
-import torch
 
 from scda.models.files import write_atomically, write_errors
 from scda.models.networks.backbones import Backbone
@@ -25,7 +23,8 @@ def backbone_file(backbone: Backbone, folder: Path) -> Path:
     Raises:
         UsageError: If the file cannot be written.
     """
-    versions = f"{torch.__version__}-{onnx.__version__}-{OPSET}"
+    # What the same weights become depends on who builds the network, and on who exports it.
+    versions = "-".join([*map(version, ("scda", "timm", "torch", "onnx")), str(OPSET)])
     key = f"{backbone.id}-{backbone.preprocessing.id}-{versions}"
     for path in folder.glob(f"{glob.escape(key)}-*.onnx"):
         if path.name == _name(key, path.read_bytes()):

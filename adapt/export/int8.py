@@ -74,14 +74,14 @@ def export_int8(
     ):
         draft = Path(name)
         model = draft / names.MODEL
-        has_temperatures = _quantise(bundle, manifest, model, target, calibration_images)
+        has_temperatures, used = _quantise(bundle, manifest, model, target, calibration_images)
         exact = Session(bundle / names.MODEL, provider="cpu")
         session, form = Session(model, provider="cpu"), manifest.preprocessing
         rows, found = answers([exact, session], target, form, on_progress)
         if not found:
             raise _lost(target)
         (before, features_before), (after, features) = found
-        target, used = target.rows(rows), min(calibration_images, len(target.paths))
+        target = target.rows(rows)
         calibration = manifest.calibration
         if has_temperatures and calibration and manifest.trust:
             accuracy = manifest.trust.expected_accuracy
@@ -120,8 +120,14 @@ def export_int8(
         )
 
 
-def _quantise(bundle: Path, manifest: Manifest, out: Path, target: Images, count: int) -> bool:
-    """Write the model in int8 with temperatures of 1; return whether it has temperatures."""
+def _quantise(
+    bundle: Path, manifest: Manifest, out: Path, target: Images, count: int
+) -> tuple[bool, int]:
+    """Write the model in int8 with temperatures of 1.
+
+    Returns:
+        Whether it has temperatures, and the number of images on which it was calibrated.
+    """
     with open_verified(bundle, manifest, names.MODEL) as file:
         model = onnx.load_model_from_string(file.read())
     has_temperatures = set_temperatures(model, [1.0] * len(manifest.classes))
@@ -132,7 +138,7 @@ def _quantise(bundle: Path, manifest: Manifest, out: Path, target: Images, count
         raise _lost(target)
     batches = (np.stack(pixels[i : i + BATCH]) for i in range(0, len(pixels), BATCH))
     quantise(model, out, batches)
-    return has_temperatures
+    return has_temperatures, len(pixels)
 
 
 def _calibrated(

@@ -2,8 +2,8 @@
 
 The backbone's own classifier has learnt to look past pose, light and background, and past much of
 what differs between two domains. Where its classes tell those of the source apart nearly as well
-as the features do, images are compared by both. Where they do not, as with digits or
-aerial images, which it never saw, they would only blur the features.
+as the features do, images are compared by both. Where they do not, as with digits or aerial images,
+which it never saw, they would only blur the features.
 """
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import nn
 
 from scda.adapt.discovery.communities import thinned_rows
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.large import blocks
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.novelty.whitening import principal_axes
 from scda.models.index import Ids, normalised
@@ -19,7 +20,6 @@ from scda.models.index import Ids, normalised
 _COMPONENTS = 128  # 64 to all 1,000 do about the same
 _VOTERS = 5
 _FEWER = 0.05  # of a source image's neighbours may have its class, at most
-_BLOCK = 4096  # images at a time; (_BLOCK, classes) probabilities are held
 
 
 def with_pretrained_classes(
@@ -67,10 +67,7 @@ def pretrained_views(
     of_source, of_target = (
         normalised(
             np.concatenate(
-                [
-                    (_roots(domain[start : start + _BLOCK], classifier) - mean) @ axes
-                    for start in range(0, len(domain), _BLOCK)
-                ]
+                [(_roots(domain[rows], classifier) - mean) @ axes for rows in blocks(len(domain))]
             )
         )
         for domain, mean in zip(features, means, strict=True)

@@ -18,9 +18,9 @@ class Outcome:
     """Both domains, and what the final model makes of the target.
 
     Attributes:
-        source: Whitened points of the source, of length 1, (N, D).
+        source: Points of the source that the decision was made on, of length 1, (N, D).
         labels: Labels of the source, (N,), 0 to K - 1.
-        target: Whitened points of the target, of length 1, (M, D).
+        target: Points of the target, the same, (M, D).
         probabilities: The final model's probabilities for the target, (M, K + k*).
     """
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.discovery.novelty import pretrained_classes
+from scda.adapt.discovery import large
 from scda.adapt.discovery.novelty.pretrained_classes import (
     pretrained_views,
     tells_apart,
@@ -72,7 +72,7 @@ def test_a_classifier_that_never_saw_such_classes_is_left_aside() -> None:
 
 def test_images_in_blocks_give_the_same_view(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = pretrained_views((SOURCE, TARGET), SEES)
-    monkeypatch.setattr(pretrained_classes, "_BLOCK", 7)
+    monkeypatch.setattr(large, "LARGE", 7)
     for blocks, at_once in zip(pretrained_views((SOURCE, TARGET), SEES), whole, strict=True):
         np.testing.assert_allclose(blocks, at_once, atol=1e-5)
 
