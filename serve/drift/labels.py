@@ -4,6 +4,7 @@ import csv
 import heapq
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -64,18 +65,19 @@ def read_labels(path: Path, manifest: Manifest, names: Names) -> Labels:
     """
     found, known = Labels(path), set(manifest.class_ids)
     try:
-        for row in _rows(path):
-            if row["status"] != "ok":
-                found.failed += 1
-                continue
-            if row["model_id"] != manifest.id:
-                raise DataError(
-                    f"{path}: labels of the model {row['model_id']}, expected those of "
-                    f"{manifest.id}; label the images with this bundle"
-                )
-            own = str(row["class_id"])
-            class_id = names.resolve(own) if own in known else UNKNOWN
-            _add(found, class_id, row)
+        with _long_cells():
+            for row in _rows(path):
+                if row["status"] != "ok":
+                    found.failed += 1
+                    continue
+                if row["model_id"] != manifest.id:
+                    raise DataError(
+                        f"{path}: labels of the model {row['model_id']}, expected those of "
+                        f"{manifest.id}; label the images with this bundle"
+                    )
+                own = str(row["class_id"])
+                class_id = names.resolve(own) if own in known else UNKNOWN
+                _add(found, class_id, row)
     except _DAMAGED as error:
         raise DataError(
             f"{path}: not an output of scda-adapt label: {type(error).__name__}: {error}"
@@ -111,8 +113,17 @@ def _rows(path: Path) -> Rows:
         raise UsageError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Let the csv module, whose limit is of the whole process, read long cells for a while."""
+    before = csv.field_size_limit(_LONGEST_CELL)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
 def _csv_rows(path: Path) -> Rows:
-    csv.field_size_limit(_LONGEST_CELL)
     with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         for row in csv.DictReader(file):
             if row["status"] == "ok":

@@ -1,5 +1,6 @@
 """Outputs of `label` compared with the training, as files, page and command."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,24 @@ def test_an_answer_with_values_that_label_never_writes_is_refused(
     path.write_text(json.dumps(row | change))
     with pytest.raises(DataError, match=r"week\.jsonl: not an output of scda-adapt label"):
         read(path, bundle)
+
+
+@pytest.mark.parametrize("cell", [200_000, 2_000_000])
+def test_long_cells_are_read_and_the_limit_of_other_readers_stays(
+    tmp_path: Path, bundle: Path, cell: int
+) -> None:
+    path = labels(tmp_path / "week.csv", bundle, [1, 0, 0, 0, 0])
+    path.write_text(path.read_text().replace("known-000-0.jpg", "x" * cell))
+    limit = csv.field_size_limit(131_072)  # its default
+    try:
+        if cell < 1 << 20:
+            assert read(path, bundle).farthest[0].path == "x" * cell
+        else:
+            with pytest.raises(DataError, match="field limit"):
+                read(path, bundle)
+        assert csv.field_size_limit() == 131_072
+    finally:
+        csv.field_size_limit(limit)
 
 
 def test_labels_of_another_model_are_refused(tmp_path: Path, bundle: Path) -> None:
