@@ -1,16 +1,21 @@
-"""Compare labelling with the bound of the CPU cores and with two other programs.
+"""Compare labelling with the bound of the CPU cores, other precisions and two other programs.
 
-    python -m benchmarks.label --bundle BUNDLE --images DIR [--rounds N]
+    python -m benchmarks.label --bundle BUNDLE --images DIR [--int8 BUNDLE2] [--rounds N]
 
 The bound is cores / (processor seconds of decoding, preparing and ONNX Runtime per image, each
-measured alone on one thread). The other programs run on the same files: a PyTorch DataLoader with
-torchvision's transforms and the backbone in eager mode; and one process that decodes with Pillow
-and runs ONNX Runtime image by image. Only bundles with EfficientNet-Lite0 are supported.
+measured alone on one thread), with the bundle in float32. The other programs run on the same files:
+a PyTorch DataLoader with torchvision's transforms and the backbone in eager mode; and one process
+that decodes with Pillow and runs ONNX Runtime image by image. Only bundles with EfficientNet-Lite0
+are supported.
+
+`label_int8` compares labelling with BUNDLE2, which is BUNDLE in int8, and `label_openvino` that of
+`--provider openvino` with BUNDLE, each with the bound in float32 of the same run. OpenVINO is
+measured where it is installed, and has a bound where the CPU has AMX or VNNI.
 
 The programs take turns in every round, and the median of the ratios counts, because other work on
 the machine slows all of them. The processor time per image does not depend on other work.
 
-The last lines compare each figure with its bound; the exit code is 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all that apply pass.
 """
 
 import argparse
@@ -19,7 +24,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +35,18 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
-from benchmarks.speed.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, NotApplicable, exit_code
+from benchmarks.speed.precisions import int8_version, why_no_faster_openvino, why_no_openvino
+from benchmarks.speed.rates import Rate, shown
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.decoding.content import read_bytes
+from scda.models.errors import UsageError
 from scda.models.folders import walk
 from scda.models.images import read_pixels
 from scda.models.networks.backbones import load_backbone
 from scda.models.predictor import Predictor, load_predictor
-from scda.models.session import Session
+from scda.models.session import OPENVINO, Session
 from scda.serve.labelling.label import label
 
 _SAMPLE = 320  # number of images for measuring the bound
@@ -45,50 +54,89 @@ _BATCH = 32  # batch size of PyTorch
 # Its workers are forked beside the threads of ONNX Runtime and could hang: then, raise an error.
 _PATIENCE = 300  # seconds for a batch
 _BATCH_CPU = 8  # batch size of ONNX Runtime with one thread
+BOUND, FLOAT32, INT8, OV = "bound, float32", "scda, float32", "scda, int8", "scda, OpenVINO"
+SINGLE, EAGER = "Pillow and ONNX Runtime, one process", "DataLoader, eager PyTorch"
+
+Program = Callable[[Sequence[Path]], None]
 
 
-def main() -> int:
-    """Measure the bound, scda and the two other programs in rounds; return the exit code."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure the bound, scda and the other programs in rounds; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--int8", type=Path, help="the bundle in int8")
     parser.add_argument(
         "--rounds",
         type=int,
         default=1,
         help="each takes its share of the files",
     )
-    given = parser.parse_args()
-    predictor = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
+    given = parser.parse_args(argv)
+    try:
+        predictor = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
+        work = programs(predictor, given.int8)
+    except UsageError as error:
+        parser.error(str(error))
     paths = list(walk(given.images))
-    rounds = [measured(predictor, paths[i :: given.rounds]) for i in range(given.rounds)]
-    bars = {"bound": 0.85, "torch": 2, "single": 1.15}
-    names = {"bound": "label_bound", "torch": "label_vs_torch", "single": "label_vs_single"}
-    ratios = {name: [rates["ours"] / rates[name] for rates in rounds] for name in bars}
-    return exit_code(
-        [
-            Answer(names[name], statistics.median(ratios[name]), bar, at_least=True)
-            for name, bar in bars.items()
-        ]
-    )
+    rounds = [measured(predictor, work, paths[i :: given.rounds]) for i in range(given.rounds)]
+    return exit_code(answers(rounds))
 
 
-def measured(predictor: Predictor, paths: Sequence[Path]) -> dict[str, float]:
-    """Return and print the images per second of the bound, of scda and of the other programs."""
-    work = {
-        "ours": lambda: ours(predictor, paths),
-        "single": lambda: single(Session(predictor.folder / MODEL, provider="cpu"), paths),
-        "torch": lambda: with_torch(paths),
-    }
+def programs(predictor: Predictor, int8: Path | None) -> dict[str, Program]:
+    """Return what labels images, by its name.
+
+    Args:
+        predictor: The bundle in float32, with one thread per call.
+        int8: The same in int8, if there is one.
+
+    Raises:
+        UsageError: If `int8` is not made from the bundle of the predictor.
+    """
+    folder = predictor.folder
+    found: dict[str, Program] = {FLOAT32: partial(ours, predictor)}
+    if int8:
+        version = int8_version(int8, predictor.manifest)
+        found[INT8] = partial(ours, load_predictor(version, provider="cpu", threads=1))
+    if not why_no_openvino():
+        found[OV] = partial(ours, load_predictor(folder, provider=OPENVINO, threads=1))
+    found[SINGLE] = lambda paths: single(Session(folder / MODEL, provider="cpu"), paths)
+    found[EAGER] = with_torch
+    return found
+
+
+def measured(
+    predictor: Predictor, work: Mapping[str, Program], paths: Sequence[Path]
+) -> dict[str, Rate]:
+    """Return and print the rates of the bound and of the programs, which label all files."""
     each = processor_seconds(predictor, paths[:: max(1, len(paths) // _SAMPLE)])
-    used = {name: _timed(call) for name, call in work.items()}
-    rates = {"bound": usable_cpus() / each}
-    rates |= {name: len(paths) / seconds for name, (seconds, _) in used.items()}
-    processor = {"bound": each} | {name: used[name][1] / len(paths) for name in used}
-    shown = (f"{n} {rates[n]:.1f} ({1000 * processor[n]:.1f} ms)" for n in rates)
-    print(f"{len(paths)} files, images/s (processor time of one): {', '.join(shown)}", end="")
-    print(f"; load {os.getloadavg()[0]:.1f}", flush=True)
+    rates = {BOUND: Rate(usable_cpus() / each, each)}
+    for name, program in work.items():
+        seconds, processor = _timed(partial(program, paths))
+        rates[name] = Rate(len(paths) / seconds, processor / len(paths))
+    load = os.getloadavg()[0]
+    print(f"{len(paths)} files, load {load:.1f}, {shown(rates)}", flush=True)
     return rates
+
+
+def answers(rounds: Sequence[Mapping[str, Rate]]) -> list[Answer | NotApplicable]:
+    """Return the median ratios of the rounds, compared with their bounds."""
+
+    def ratio(name: str, one: str, other: str, bar: float) -> Answer:
+        found = (rates[one].per_second / rates[other].per_second for rates in rounds)
+        return Answer(name, statistics.median(found), bar, at_least=True)
+
+    no_int8 = None if INT8 in rounds[0] else "no bundle of --int8"
+    no_openvino = why_no_faster_openvino()
+    return [
+        ratio("label_bound", FLOAT32, BOUND, 0.92),
+        ratio("label_vs_torch", FLOAT32, EAGER, 2),
+        ratio("label_vs_single", FLOAT32, SINGLE, 1.15),
+        NotApplicable("label_int8", no_int8) if no_int8 else ratio("label_int8", INT8, BOUND, 1.2),
+        NotApplicable("label_openvino", no_openvino)
+        if no_openvino
+        else ratio("label_openvino", OV, BOUND, 1.5),
+    ]
 
 
 def processor_seconds(predictor: Predictor, paths: Sequence[Path]) -> float:

@@ -1,38 +1,43 @@
-"""Compare the endpoint with the bound of the CPU cores and with LitServe.
+"""Compare the endpoint with the bound of the CPU cores, with int8 and with LitServe.
 
-    python -m benchmarks.serve --bundle BUNDLE --images DIR
+    python -m benchmarks.serve --bundle BUNDLE --images DIR [--int8 BUNDLE2]
 
 The bound is (cores - cores used by the clients) / (processor seconds of decoding, preparing and
-ONNX Runtime per image, each measured alone on one thread). In the same run, the servers take turns
-with LitServe, which has the same file reading, preprocessing, model and answer, in two
-configurations, of which the faster counts. Servers without load are suspended, because LitServe's
-workers poll for requests all the time. 16 clients keep their connections open and send JPEGs as
-form files.
+ONNX Runtime per image, each measured alone on one thread), with the bundle in float32. `serve_int8`
+compares the endpoint with BUNDLE2, which is BUNDLE in int8, with the same bound.
+
+In the same run, the servers take turns with LitServe, which has the same file reading,
+preprocessing, model and answer, in two configurations, of which the faster counts. Servers without
+load are suspended, because LitServe's workers poll for requests all the time. 16 clients keep their
+connections open and send JPEGs as form files.
 
 Then 16 clients send at half of the maximal rate, each at its own even pace, to compare the 99%
-quantile of the latency with the latency of a single image. For comparison, the same rate is
-measured at independent random moments.
+quantile of the latency with the latency of a single image: `serve_p99`. The same rate at
+independent random moments, where several images may arrive at once, is `serve_p99_at_random`.
 
 Everything is measured in every round, and the median of the ratios over the rounds counts.
 
-The last lines compare each figure with its bound; the exit code is 0 only if all pass.
+The last lines compare each figure with its bound; the exit code is 0 only if all that apply pass.
 """
 
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from benchmarks.label import processor_seconds
+from benchmarks.label import FLOAT32, INT8, processor_seconds
 from benchmarks.speed import server
-from benchmarks.speed.answers import Answer, exit_code
+from benchmarks.speed.answers import Answer, NotApplicable, exit_code
 from benchmarks.speed.load import Load, arrive, at_even_paces, at_random, keep_busy
+from benchmarks.speed.precisions import int8_version
 from benchmarks.speed.server import Server
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
+from scda.models.errors import UsageError
 from scda.models.folders import walk
 from scda.models.predictor import load_predictor
 
@@ -67,34 +72,47 @@ class Contestant:
         return self.server.url + self.path
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Measure the bound, scda and LitServe in rounds; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
-    given = parser.parse_args()
+    parser.add_argument("--int8", type=Path, help="the bundle in int8")
+    given = parser.parse_args(argv)
+    try:
+        one_thread = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
+        int8 = int8_version(given.int8, one_thread.manifest) if given.int8 else None
+    except UsageError as error:
+        parser.error(str(error))
     paths = list(walk(given.images))
     paths = paths[:: max(1, len(paths) // _SAMPLE)]
     files = [path.read_bytes() for path in paths]
-    one_thread = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
     with ExitStack() as stack:
-        contestants = start(stack, given.bundle)
+        contestants = start(stack, one_thread.folder, int8)
         for contestant in contestants.values():
             contestant.busy(files)  # warm-up
         rounds = []
         for _ in range(_ROUNDS):
             rounds.append(measured(contestants, files, processor_seconds(one_thread, paths)))
             print(rounds[-1], flush=True)
-    return exit_code(
-        [
-            Answer("serve_bound", middle(rounds, Round.of_bound), 0.75, at_least=True),
-            Answer("serve_p99", middle(rounds, Round.p99_over_alone), 5),
-            Answer("serve_vs_litserve", middle(rounds, Round.over_litserve), 1, at_least=True),
-        ]
-    )
+    return exit_code(answers(rounds))
 
 
-def start(stack: ExitStack, bundle: Path) -> dict[str, Contestant]:
+def answers(rounds: Sequence["Round"]) -> list[Answer | NotApplicable]:
+    """Return the median figures of the rounds, compared with their bounds."""
+    of_int8 = partial(Round.of_bound, name=INT8)
+    return [
+        Answer("serve_bound", middle(rounds, Round.of_bound), 0.88, at_least=True),
+        Answer("serve_p99", middle(rounds, Round.p99_over_alone), 5),
+        Answer("serve_p99_at_random", middle(rounds, Round.p99_at_random_over_alone), 5),
+        Answer("serve_vs_litserve", middle(rounds, Round.over_litserve), 1.15, at_least=True),
+        Answer("serve_int8", middle(rounds, of_int8), 1.1, at_least=True)
+        if INT8 in rounds[0].full
+        else NotApplicable("serve_int8", "no bundle of --int8"),
+    ]
+
+
+def start(stack: ExitStack, bundle: Path, int8: Path | None) -> dict[str, Contestant]:
     """Start all servers; each may use all cores."""
     cores = usable_cpus()
 
@@ -103,20 +121,24 @@ def start(stack: ExitStack, bundle: Path) -> dict[str, Contestant]:
         contestant.server.rest()
         return contestant
 
+    versions = {FLOAT32: bundle} | ({INT8: int8} if int8 else {})
     few, many = (
         server.litserve(bundle, workers=workers, threads=cores // workers) for workers in (1, cores)
     )
     return {
-        "ours": started(server.ours(bundle), "/v1/predict", "image"),
-        "litserve, one worker": started(few, "/predict", "request"),
-        "litserve, a worker per core": started(many, "/predict", "request"),
+        **{
+            name: started(server.ours(folder), "/v1/predict", "image")
+            for name, folder in versions.items()
+        },
+        "LitServe, one worker": started(few, "/predict", "request"),
+        "LitServe, a worker per core": started(many, "/predict", "request"),
     }
 
 
-def measured(contestants: dict[str, Contestant], files: Sequence[bytes], cost: float) -> "Round":
+def measured(contestants: Mapping[str, Contestant], files: Sequence[bytes], cost: float) -> "Round":
     """Measure the servers in turn, then scda with single images and at half of its rate."""
     full = {name: contestant.busy(files) for name, contestant in contestants.items()}
-    ours, half = contestants["ours"], full["ours"].rate / 2
+    ours, half = contestants[FLOAT32], full[FLOAT32].rate / 2
     even = at_even_paces(_CLIENTS, rate=half, seconds=_LATENCY_SECONDS)
     chance = at_random(rate=half, seconds=_LATENCY_SECONDS)
     return Round(
@@ -138,28 +160,31 @@ class Round:
     even: Load
     chance: Load
 
-    @property
-    def bound(self) -> float:
-        """Images per second that the cores allow in addition to the clients."""
-        ours = self.full["ours"]
-        return (usable_cpus() - ours.client_seconds / ours.seconds) / self.cost
+    def bound(self, name: str = FLOAT32) -> float:
+        """Images per second in float32 that the cores allow in addition to a server's clients."""
+        load = self.full[name]
+        return (usable_cpus() - load.client_seconds / load.seconds) / self.cost
 
-    def of_bound(self) -> float:
-        """Return the rate of scda as a share of the bound."""
-        return self.full["ours"].rate / self.bound
+    def of_bound(self, name: str = FLOAT32) -> float:
+        """Return the rate of a server as a share of the bound in float32."""
+        return self.full[name].rate / self.bound(name)
 
     def over_litserve(self) -> float:
         """Return the ratio of scda's rate to that of the faster LitServe."""
-        others = [load.rate for name, load in self.full.items() if name != "ours"]
-        return self.full["ours"].rate / max(others)
+        others = [load.rate for name, load in self.full.items() if name.startswith("LitServe")]
+        return self.full[FLOAT32].rate / max(others)
 
     def p99_over_alone(self) -> float:
         """Return the ratio of the 99% latency at half load to the latency of a single image."""
         return self.even.quantile(0.99) / self.alone.quantile(0.5)
 
+    def p99_at_random_over_alone(self) -> float:
+        """Return the same ratio for images that arrive at random moments."""
+        return self.chance.quantile(0.99) / self.alone.quantile(0.5)
+
     def __str__(self) -> str:
         """Return the rates and the latencies as two lines."""
-        rates = {"bound": self.bound, **{name: load.rate for name, load in self.full.items()}}
+        rates = {"bound": self.bound(), **{name: load.rate for name, load in self.full.items()}}
         shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         spells = {"alone": self.alone, "even paces": self.even, "at random": self.chance}
         times = (

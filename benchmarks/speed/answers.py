@@ -24,7 +24,24 @@ class Answer:
         return f"{verdict} name={self.name} ratio={self.ratio:.4g} bar={self.bar:.4g}"
 
 
-def exit_code(answers: Sequence[Answer]) -> int:
-    """Print one line per answer; return 0 if all pass, else 1."""
+@dataclass(frozen=True)
+class NotApplicable:
+    """A figure that was not measured, or has no bound on this machine, and why."""
+
+    name: str
+    reason: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether it meets its bound: it has none."""
+        return True
+
+    def __str__(self) -> str:
+        """Return the line to print."""
+        return f"NOT APPLICABLE name={self.name}: {self.reason}"
+
+
+def exit_code(answers: Sequence[Answer | NotApplicable]) -> int:
+    """Print one line per answer; return 0 if all that apply pass, else 1."""
     print("", *answers, sep="\n")
     return 0 if all(answer.passes for answer in answers) else 1

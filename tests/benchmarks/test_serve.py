@@ -1,0 +1,54 @@
+"""The lines of `benchmarks.serve`, from made-up loads."""
+
+import pytest
+
+pytest.importorskip("aiohttp", reason="the extra bench is not installed")
+
+from benchmarks import serve
+from benchmarks.label import FLOAT32, INT8
+from benchmarks.serve import Round
+from benchmarks.speed.load import Load
+from scda.models.cpus import usable_cpus
+
+LITSERVE = "LitServe, one worker", "LitServe, a worker per core"
+
+
+def load(rate: float, *, latency: float = 0.1, slowest: float = 0.1, clients: float = 0) -> Load:
+    """Return a load of 10 seconds; `clients` are the seconds of processor of its clients."""
+    count = round(10 * rate)
+    slow = count // 50  # more than 1%
+    return Load((latency,) * (count - slow) + (slowest,) * slow, 10.0, clients)
+
+
+def a_round(ours: float, int8: float | None, litserve: tuple[float, float] = (80, 70)) -> Round:
+    """Return a round on a machine whose cores could answer 100 images/s with clients of no cost."""
+    full = {FLOAT32: load(ours), **dict(zip(LITSERVE, map(load, litserve), strict=True))}
+    if int8:
+        full[INT8] = load(int8, clients=2.5 * usable_cpus())  # a quarter of the cores
+    even = load(50, slowest=0.4)
+    chance = load(50, slowest=0.6)
+    cost = usable_cpus() / 100
+    return Round(cost=cost, full=full, alone=load(10), even=even, chance=chance)
+
+
+def test_every_figure_is_compared_with_its_bound() -> None:
+    rounds = [a_round(93, 90), a_round(92, 82.5), a_round(60, 60)]
+    assert list(map(str, serve.answers(rounds))) == [
+        "PASS name=serve_bound ratio=0.92 bar=0.88",
+        "PASS name=serve_p99 ratio=4 bar=5",
+        "FAIL name=serve_p99_at_random ratio=6 bar=5",
+        "PASS name=serve_vs_litserve ratio=1.15 bar=1.15",
+        "PASS name=serve_int8 ratio=1.1 bar=1.1",  # of the 75 images/s that its clients leave
+    ]
+
+
+def test_without_a_bundle_in_int8_its_line_does_not_apply() -> None:
+    *_, last = serve.answers([a_round(92, None)])
+    assert str(last) == "NOT APPLICABLE name=serve_int8: no bundle of --int8"
+
+
+def test_a_round_names_every_server() -> None:
+    said = str(a_round(92, 110))
+    for name in ("bound 100.0", f"{FLOAT32} 92.0", f"{INT8} 110.0", f"{LITSERVE[1]} 70.0"):
+        assert name in said
+    assert "at random 100.0 and 600.0" in said
