@@ -1,6 +1,7 @@
 """Compare labelling with the bound of the CPU cores, other precisions and two other programs.
 
-    python -m benchmarks.label --bundle BUNDLE --images DIR [--int8 BUNDLE2] [--rounds N]
+    python -m benchmarks.label --bundle BUNDLE --images DIR [--int8 BUNDLE2] [--photos DIR2]
+        [--rounds N]
 
 The bound is cores / (processor seconds of decoding, preparing and ONNX Runtime per image, each
 measured alone on one thread), with the bundle in float32. The other programs run on the same files:
@@ -13,9 +14,12 @@ are supported.
 measured where it is installed, and has a bound where the CPU has AMX or VNNI.
 
 The programs take turns in every round, and the median of the ratios counts, because other work on
-the machine slows all of them. The processor time per image does not depend on other work.
+the machine slows all of them. The processor time per image does not depend on other work. A table
+has the medians, also of the photographs of 12 megapixels in DIR2, if it is given; where it is
+missing, it is filled with 200 of the images, enlarged.
 
-The last lines compare each figure with its bound; the exit code is 0 only if all that apply pass.
+The last lines compare each figure of DIR with its bound; the exit code is 0 only if all that apply
+pass.
 """
 
 import argparse
@@ -36,8 +40,9 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from benchmarks.speed.answers import Answer, NotApplicable, exit_code
+from benchmarks.speed.photographs import PHOTOGRAPHS, photographs_in
 from benchmarks.speed.precisions import int8_version, why_no_faster_openvino, why_no_openvino
-from benchmarks.speed.rates import Rate, shown
+from benchmarks.speed.rates import Rate, Rates, middle, shown, table
 from scda.models.bundle import MODEL, bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.decoding.content import read_bytes
@@ -55,6 +60,7 @@ _BATCH = 32  # batch size of PyTorch
 _PATIENCE = 300  # seconds for a batch
 _BATCH_CPU = 8  # batch size of ONNX Runtime with one thread
 BOUND, FLOAT32, INT8, OV = "bound, float32", "scda, float32", "scda, int8", "scda, OpenVINO"
+IMAGES = "images"
 SINGLE, EAGER = "Pillow and ONNX Runtime, one process", "DataLoader, eager PyTorch"
 
 Program = Callable[[Sequence[Path]], None]
@@ -66,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--int8", type=Path, help="the bundle in int8")
+    parser.add_argument("--photos", type=Path, help="photographs of 12 megapixels; may be missing")
     parser.add_argument(
         "--rounds",
         type=int,
@@ -78,9 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         work = programs(predictor, given.int8)
     except UsageError as error:
         parser.error(str(error))
-    paths = list(walk(given.images))
-    rounds = [measured(predictor, work, paths[i :: given.rounds]) for i in range(given.rounds)]
-    return exit_code(answers(rounds))
+    paths = {IMAGES: list(walk(given.images))}
+    if given.photos:
+        paths[PHOTOGRAPHS] = photographs_in(given.photos, paths[IMAGES])
+    shares = range(given.rounds)
+    rounds = {
+        what: [measured(predictor, work, every[i :: given.rounds]) for i in shares]
+        for what, every in paths.items()
+    }
+    print("", table({what: middle(found) for what, found in rounds.items()}), sep="\n")
+    return exit_code(answers(rounds[IMAGES]))
 
 
 def programs(predictor: Predictor, int8: Path | None) -> dict[str, Program]:
@@ -105,9 +119,7 @@ def programs(predictor: Predictor, int8: Path | None) -> dict[str, Program]:
     return found
 
 
-def measured(
-    predictor: Predictor, work: Mapping[str, Program], paths: Sequence[Path]
-) -> dict[str, Rate]:
+def measured(predictor: Predictor, work: Mapping[str, Program], paths: Sequence[Path]) -> Rates:
     """Return and print the rates of the bound and of the programs, which label all files."""
     each = processor_seconds(predictor, paths[:: max(1, len(paths) // _SAMPLE)])
     rates = {BOUND: Rate(usable_cpus() / each, each)}
@@ -119,7 +131,7 @@ def measured(
     return rates
 
 
-def answers(rounds: Sequence[Mapping[str, Rate]]) -> list[Answer | NotApplicable]:
+def answers(rounds: Sequence[Rates]) -> list[Answer | NotApplicable]:
     """Return the median ratios of the rounds, compared with their bounds."""
 
     def ratio(name: str, one: str, other: str, bar: float) -> Answer:

@@ -22,22 +22,17 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from PIL import Image
-
 from benchmarks.speed import server
 from benchmarks.speed.answers import Answer, exit_code
 from benchmarks.speed.load import keep_busy
-from scda.adapt.data.domain_statistics import evenly
+from benchmarks.speed.photographs import COUNT, photographs
 from scda.models.bundle import MANIFEST, bundle_folder, read_manifest
 from scda.models.decoding.reading import DECODER, DECODER_IN_FULL
 from scda.models.folders import walk
-from scda.models.images import read_file
 from scda.models.predictor import load_predictor
 from scda.models.preprocess import Preprocessing
 from scda.serve.labelling.label import label_rows
 
-_PIXELS = 12_000_000
-_QUALITY = 92
 _CLIENTS = 8
 _SECONDS = 15.0  # duration of a load
 SCALED, IN_FULL = "scaled", "in full"
@@ -48,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
-    parser.add_argument("--count", type=int, default=200, help="number of photographs")
+    parser.add_argument("--count", type=int, default=COUNT, help="number of photographs")
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -69,21 +64,6 @@ def main() -> int:
             Answer("photos_equal_labels", equal, 0.995, at_least=True),
         ]
     )
-
-
-def photographs(paths: Sequence[Path], folder: Path, count: int) -> list[Path]:
-    """Write enlarged copies of images, and return their paths."""
-    folder.mkdir()
-    made = []
-    for number, path in enumerate(evenly(paths, count)):
-        image = read_file(path)
-        scale = (_PIXELS / (image.width * image.height)) ** 0.5
-        size = round(image.width * scale), round(image.height * scale)
-        made.append(folder / f"{number:04d}.jpg")
-        image.resize(size, Image.Resampling.LANCZOS).save(made[-1], quality=_QUALITY)
-    mean = statistics.mean(path.stat().st_size for path in made)
-    print(f"{len(made)} photographs of 12 megapixels, {mean / 1e6:.1f} MB each")
-    return made
 
 
 def with_decoder(bundle: Path, folder: Path, decoder: str) -> Path:

@@ -1,6 +1,6 @@
 """Compare the endpoint with the bound of the CPU cores, with int8 and with LitServe.
 
-    python -m benchmarks.serve --bundle BUNDLE --images DIR [--int8 BUNDLE2]
+    python -m benchmarks.serve --bundle BUNDLE --images DIR [--int8 BUNDLE2] [--photos DIR2]
 
 The bound is (cores - cores used by the clients) / (processor seconds of decoding, preparing and
 ONNX Runtime per image, each measured alone on one thread), with the bundle in float32. `serve_int8`
@@ -15,9 +15,13 @@ Then 16 clients send at half of the maximal rate, each at its own even pace, to 
 quantile of the latency with the latency of a single image: `serve_p99`. The same rate at
 independent random moments, where several images may arrive at once, is `serve_p99_at_random`.
 
-Everything is measured in every round, and the median of the ratios over the rounds counts.
+Everything is measured in every round, and the median of the ratios over the rounds counts. A table
+has the medians of the rates without pauses and of the processor time of the servers, OpenVINO's
+where it is installed, also for the photographs of 12 megapixels in DIR2, if it is given; where it
+is missing, it is filled with 200 of the images, enlarged.
 
-The last lines compare each figure with its bound; the exit code is 0 only if all that apply pass.
+The last lines compare each figure of DIR with its bound; the exit code is 0 only if all that apply
+pass.
 """
 
 import argparse
@@ -26,20 +30,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from benchmarks.label import FLOAT32, INT8, processor_seconds
+from benchmarks.label import BOUND, FLOAT32, IMAGES, INT8, OV, processor_seconds
 from benchmarks.speed import server
 from benchmarks.speed.answers import Answer, NotApplicable, exit_code
-from benchmarks.speed.load import Load, arrive, at_even_paces, at_random, keep_busy
-from benchmarks.speed.precisions import int8_version
+from benchmarks.speed.contestant import Contestant
+from benchmarks.speed.load import Load, at_even_paces, at_random
+from benchmarks.speed.photographs import PHOTOGRAPHS, photographs_in
+from benchmarks.speed.precisions import int8_version, why_no_openvino
+from benchmarks.speed.rates import Rate, Rates, middle, shown, table
 from benchmarks.speed.server import Server
 from scda.models.bundle import bundle_folder
 from scda.models.cpus import usable_cpus
 from scda.models.errors import UsageError
 from scda.models.folders import walk
-from scda.models.predictor import load_predictor
+from scda.models.predictor import Predictor, load_predictor
+from scda.models.session import OPENVINO
 
 _SAMPLE = 320  # number of images, for the load and for the bound
 _CLIENTS = 16
@@ -48,36 +55,13 @@ _SECONDS = 10.0  # duration of a load
 _LATENCY_SECONDS = 15.0
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A server and its route for images; it is suspended while another one is under load."""
-
-    server: Server
-    path: str
-    field: str
-
-    def busy(self, files: Sequence[bytes], *, clients: int = _CLIENTS) -> Load:
-        """Measure it under clients that never pause."""
-        with self.server.alone():
-            return keep_busy(self.url, self.field, files, clients=clients, seconds=_SECONDS)
-
-    def now_and_then(self, files: Sequence[bytes], moments: Sequence[float]) -> Load:
-        """Measure it with one image at each of these moments."""
-        with self.server.alone():
-            return arrive(self.url, self.field, files, moments)
-
-    @property
-    def url(self) -> str:
-        """Address of its route for images."""
-        return self.server.url + self.path
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure the bound, scda and LitServe in rounds; return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--bundle", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--int8", type=Path, help="the bundle in int8")
+    parser.add_argument("--photos", type=Path, help="photographs of 12 megapixels; may be missing")
     given = parser.parse_args(argv)
     try:
         one_thread = load_predictor(bundle_folder(given.bundle), provider="cpu", threads=1)
@@ -85,29 +69,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         parser.error(str(error))
     paths = list(walk(given.images))
-    paths = paths[:: max(1, len(paths) // _SAMPLE)]
-    files = [path.read_bytes() for path in paths]
+    photos = photographs_in(given.photos, paths) if given.photos else []
+    sample = paths[:: max(1, len(paths) // _SAMPLE)]
+    rounds, of_photos = list[Round](), list[Full]()
     with ExitStack() as stack:
         contestants = start(stack, one_thread.folder, int8)
-        for contestant in contestants.values():
-            contestant.busy(files)  # warm-up
-        rounds = []
+        in_turn(contestants, one_thread, sample)  # warm-up
         for _ in range(_ROUNDS):
-            rounds.append(measured(contestants, files, processor_seconds(one_thread, paths)))
+            rounds.append(measured(contestants, one_thread, sample))
             print(rounds[-1], flush=True)
+        of_photos = [
+            in_turn(contestants, one_thread, photos) for _ in range(_ROUNDS if photos else 0)
+        ]
+    columns = {IMAGES: [one.full for one in rounds], PHOTOGRAPHS: of_photos}
+    rates = {what: middle([one.rates() for one in full]) for what, full in columns.items() if full}
+    print("", table(rates), sep="\n")
     return exit_code(answers(rounds))
 
 
 def answers(rounds: Sequence["Round"]) -> list[Answer | NotApplicable]:
     """Return the median figures of the rounds, compared with their bounds."""
-    of_int8 = partial(Round.of_bound, name=INT8)
+
+    def ratio(name: str, figure: Callable[[Round], float], bar: float) -> Answer:
+        found = statistics.median(map(figure, rounds))
+        return Answer(name, found, bar, at_least=not name.startswith("serve_p99"))
+
     return [
-        Answer("serve_bound", middle(rounds, Round.of_bound), 0.88, at_least=True),
-        Answer("serve_p99", middle(rounds, Round.p99_over_alone), 5),
-        Answer("serve_p99_at_random", middle(rounds, Round.p99_at_random_over_alone), 5),
-        Answer("serve_vs_litserve", middle(rounds, Round.over_litserve), 1.15, at_least=True),
-        Answer("serve_int8", middle(rounds, of_int8), 1.1, at_least=True)
-        if INT8 in rounds[0].full
+        ratio("serve_bound", lambda one: one.full.of_bound(FLOAT32), 0.88),
+        ratio("serve_p99", lambda one: one.over_alone(one.even), 5),
+        ratio("serve_p99_at_random", lambda one: one.over_alone(one.chance), 5),
+        ratio("serve_vs_litserve", lambda one: one.full.over_litserve(), 1.15),
+        ratio("serve_int8", lambda one: one.full.of_bound(INT8), 1.1)
+        if INT8 in rounds[0].full.loads
         else NotApplicable("serve_int8", "no bundle of --int8"),
     ]
 
@@ -121,82 +114,100 @@ def start(stack: ExitStack, bundle: Path, int8: Path | None) -> dict[str, Contes
         contestant.server.rest()
         return contestant
 
-    versions = {FLOAT32: bundle} | ({INT8: int8} if int8 else {})
+    ours = {FLOAT32: server.ours(bundle)}
+    if int8:
+        ours[INT8] = server.ours(int8)
+    if not why_no_openvino():
+        ours[OV] = server.ours(bundle, SCDA_PROVIDER=OPENVINO)
     few, many = (
         server.litserve(bundle, workers=workers, threads=cores // workers) for workers in (1, cores)
     )
     return {
-        **{
-            name: started(server.ours(folder), "/v1/predict", "image")
-            for name, folder in versions.items()
-        },
+        **{name: started(one, "/v1/predict", "image") for name, one in ours.items()},
         "LitServe, one worker": started(few, "/predict", "request"),
         "LitServe, a worker per core": started(many, "/predict", "request"),
     }
 
 
-def measured(contestants: Mapping[str, Contestant], files: Sequence[bytes], cost: float) -> "Round":
-    """Measure the servers in turn, then scda with single images and at half of its rate."""
-    full = {name: contestant.busy(files) for name, contestant in contestants.items()}
-    ours, half = contestants[FLOAT32], full[FLOAT32].rate / 2
-    even = at_even_paces(_CLIENTS, rate=half, seconds=_LATENCY_SECONDS)
-    chance = at_random(rate=half, seconds=_LATENCY_SECONDS)
-    return Round(
-        cost=cost,
-        full=full,
-        alone=ours.busy(files, clients=1),
-        even=ours.now_and_then(files, even),
-        chance=ours.now_and_then(files, chance),
-    )
+@dataclass(frozen=True)
+class Full:
+    """All servers in turn under clients that never pause."""
+
+    cost: float  # processor time of one image, seconds
+    loads: Mapping[str, Load]  # by server
+
+    def bound(self, name: str) -> float:
+        """Images per second in float32 that the cores allow in addition to a server's clients."""
+        load = self.loads[name]
+        return (usable_cpus() - load.client_seconds / load.seconds) / self.cost
+
+    def of_bound(self, name: str) -> float:
+        """Return the rate of a server as a share of the bound in float32."""
+        return self.loads[name].rate / self.bound(name)
+
+    def over_litserve(self) -> float:
+        """Return the ratio of scda's rate to that of the faster LitServe."""
+        others = [load.rate for name, load in self.loads.items() if name.startswith("LitServe")]
+        return self.loads[FLOAT32].rate / max(others)
+
+    def rates(self) -> Rates:
+        """Return the rates of the bound and of the servers, without the time of the clients."""
+        return {BOUND: Rate(self.bound(FLOAT32), self.cost)} | {
+            name: Rate(load.rate, load.server_seconds / len(load.latencies))
+            for name, load in self.loads.items()
+        }
+
+
+def in_turn(
+    contestants: Mapping[str, Contestant], one_thread: Predictor, paths: Sequence[Path]
+) -> Full:
+    """Measure the processor time of an image, and the servers in turn."""
+    cost, files = processor_seconds(one_thread, paths), [path.read_bytes() for path in paths]
+    loads = {
+        name: contestant.busy(files, clients=_CLIENTS, seconds=_SECONDS)
+        for name, contestant in contestants.items()
+    }
+    return Full(cost, loads)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
     """The measurements of one round, close enough in time to be comparable."""
 
-    cost: float  # processor time of one image, seconds
-    full: dict[str, Load]  # server → load without pauses
+    full: Full
     alone: Load
     even: Load
     chance: Load
 
-    def bound(self, name: str = FLOAT32) -> float:
-        """Images per second in float32 that the cores allow in addition to a server's clients."""
-        load = self.full[name]
-        return (usable_cpus() - load.client_seconds / load.seconds) / self.cost
-
-    def of_bound(self, name: str = FLOAT32) -> float:
-        """Return the rate of a server as a share of the bound in float32."""
-        return self.full[name].rate / self.bound(name)
-
-    def over_litserve(self) -> float:
-        """Return the ratio of scda's rate to that of the faster LitServe."""
-        others = [load.rate for name, load in self.full.items() if name.startswith("LitServe")]
-        return self.full[FLOAT32].rate / max(others)
-
-    def p99_over_alone(self) -> float:
-        """Return the ratio of the 99% latency at half load to the latency of a single image."""
-        return self.even.quantile(0.99) / self.alone.quantile(0.5)
-
-    def p99_at_random_over_alone(self) -> float:
-        """Return the same ratio for images that arrive at random moments."""
-        return self.chance.quantile(0.99) / self.alone.quantile(0.5)
+    def over_alone(self, load: Load) -> float:
+        """Return the ratio of the 99% latency of a load to the latency of a single image."""
+        return load.quantile(0.99) / self.alone.quantile(0.5)
 
     def __str__(self) -> str:
         """Return the rates and the latencies as two lines."""
-        rates = {"bound": self.bound(), **{name: load.rate for name, load in self.full.items()}}
-        shown = ", ".join(f"{name} {rate:.1f}" for name, rate in rates.items())
         spells = {"alone": self.alone, "even paces": self.even, "at random": self.chance}
         times = (
             f"{name} {1e3 * load.quantile(0.5):.1f} and {1e3 * load.quantile(0.99):.1f}"
             for name, load in spells.items()
         )
-        return f"images/s: {shown}\n  median and 99%, ms: {', '.join(times)}"
+        return f"{shown(self.full.rates())}\n  median and 99%, ms: {', '.join(times)}"
 
 
-def middle(rounds: Sequence[Round], figure: Callable[[Round], float]) -> float:
-    """Return the median of a figure over the rounds."""
-    return statistics.median(map(figure, rounds))
+def measured(
+    contestants: Mapping[str, Contestant], one_thread: Predictor, paths: Sequence[Path]
+) -> Round:
+    """Measure the servers in turn, then scda with single images and at half of its rate."""
+    full = in_turn(contestants, one_thread, paths)
+    ours, half = contestants[FLOAT32], full.loads[FLOAT32].rate / 2
+    files = [path.read_bytes() for path in paths]
+    even = at_even_paces(_CLIENTS, rate=half, seconds=_LATENCY_SECONDS)
+    chance = at_random(rate=half, seconds=_LATENCY_SECONDS)
+    return Round(
+        full=full,
+        alone=ours.busy(files, clients=1, seconds=_SECONDS),
+        even=ours.now_and_then(files, even),
+        chance=ours.now_and_then(files, chance),
+    )
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ class Load:
     latencies: tuple[float, ...]  # seconds, one per answer
     seconds: float  # from the first request to the last answer
     client_seconds: float  # processor time of the clients
+    server_seconds: float = 0.0  # processor time of the server's processes, where it was measured
 
     @property
     def rate(self) -> float:

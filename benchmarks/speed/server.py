@@ -29,6 +29,11 @@ class Server:
         """The started process and its descendants."""
         return [self.process, *self.process.children(recursive=True)]
 
+    def processor_seconds(self) -> float:
+        """Return the processor time that its processes have used so far."""
+        times = [process.cpu_times() for process in self.processes]
+        return float(sum(used.user + used.system for used in times))
+
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Resume it for the block only: some servers use processor time without requests."""

@@ -1,6 +1,7 @@
 """The lines of `benchmarks.label`, on a small bundle and without the networks that it compares."""
 
 import importlib.util
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import pytest
 
 from benchmarks import label
 from benchmarks.label import BOUND, EAGER, FLOAT32, INT8, OV, SINGLE
+from benchmarks.speed import photographs as photographs_module
 from benchmarks.speed import precisions
-from benchmarks.speed.rates import Rate
+from benchmarks.speed.photographs import PHOTOGRAPHS, photographs_in
+from benchmarks.speed.rates import Rate, middle, table
 from scda.models.bundle import read_manifest
 from scda.models.errors import UsageError
+from scda.models.images import read_file
 from scda.models.onnx_runtime import ort
 from scda.models.predictor import Predictor, load_predictor
 from tests.benchmarks.speeds import as_int8
@@ -48,6 +52,9 @@ def test_every_program_labels_every_file_in_every_round(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     labelled: list[tuple[str, str, int]] = []
+    photos = shutil.copytree(images, images.with_name("photos"))
+    for path in sorted(photos.iterdir())[2:]:
+        path.unlink()
 
     def ours(predictor: Predictor, paths: Sequence[Path]) -> None:
         session, manifest = predictor.session, predictor.manifest
@@ -57,12 +64,18 @@ def test_every_program_labels_every_file_in_every_round(
     monkeypatch.setattr(label, "why_no_openvino", lambda: "it is not installed")
     monkeypatch.setattr(label, "why_no_faster_openvino", lambda: "it is not installed")
     words = ["--bundle", bundle, "--images", images, "--int8", as_int8(bundle), "--rounds", "2"]
+    words += ["--photos", photos]
     label.main(list(map(str, words)))
-    assert labelled == [("fp32", "cpu", 5), ("int8", "cpu", 5)] * 2
-    assert no_eager == [5, 5]
+    assert labelled == [
+        *[("fp32", "cpu", 5), ("int8", "cpu", 5)] * 2,
+        *[("fp32", "cpu", 1), ("int8", "cpu", 1)] * 2,
+    ]
+    assert no_eager == [5, 5, 1, 1]
     said = capsys.readouterr().out
     assert f"{BOUND} " in said
     assert f"{SINGLE} " in said
+    assert f"\n| {INT8} | " in said
+    assert f"images: images/s | ms of processor | {PHOTOGRAPHS}: images/s |" in said
     lines = said.splitlines()[-5:]
     names = ("label_bound", "label_vs_torch", "label_vs_single", "label_int8")
     for line, name in zip(lines, names, strict=False):
@@ -177,3 +190,27 @@ def test_onnx_runtime_is_the_only_runtime_of_the_bound(
     assert isinstance(predictor.session._session, ort.InferenceSession)
     assert label.processor_seconds(predictor, sorted(images.iterdir())) > 0
     assert ran == [8, 2]
+
+
+def test_a_missing_folder_of_photographs_is_filled(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photographs_module, "COUNT", 2)
+    monkeypatch.setattr(photographs_module, "_PIXELS", 30_000)
+    made = photographs_in(tmp_path / "photos", sorted(images.iterdir()))
+    assert [path.name for path in made] == ["0000.jpg", "0001.jpg"]
+    assert read_file(made[0]).size == (186, 161)
+    before = made[0].stat().st_mtime_ns
+    assert photographs_in(tmp_path / "photos", []) == made
+    assert made[0].stat().st_mtime_ns == before
+
+
+def test_the_table_has_the_medians_of_the_rounds() -> None:
+    rounds = [{"a": Rate(3, 0.01)}, {"a": Rate(1, 0.02)}, {"a": Rate(2, 0.06)}]
+    found = middle(rounds)
+    assert found == {"a": Rate(2, 0.02)}
+    assert table({"small": found, "large": {"a": Rate(0.25, 4)}}).splitlines() == [
+        "| program | small: images/s | ms of processor | large: images/s | ms of processor |",
+        "|---|---|---|---|---|",
+        "| a | 2.0 | 20.0 | 0.2 | 4000.0 |",
+    ]
