@@ -32,6 +32,7 @@ from benchmarks.suites.summary import MISSING, group_of
 from benchmarks.suites.tasks import DEVELOPMENT, Task, read_tasks
 from scda.adapt.config_file import resolve
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.selection import entropy
 from scda.adapt.evaluation.metrics import Labels, acc_joint
 from scda.adapt.picking.selection import choose
@@ -118,7 +119,11 @@ def _with_labels(run: Run, inputs: Inputs, truth: Labels, rows: Ids, scored: Ids
         torch.cat([inputs.source.features, inputs.target[rows]]),
         torch.cat([inputs.source.labels, labels]),
     )
-    trained = runs.train(replace(inputs, source=source), run.config)
+    both = np.arange(len(rows)) + len(inputs.source.labels)
+    given = np.full(len(truth), -1)
+    given[rows] = renumbered[rows]
+    shared = Shared(both, rows, given)
+    trained = runs.train(replace(inputs, source=source, shared=shared), run.config)
     outputs = trained.probabilities.shape[1]
     return _percent(renumbered, trained.rounds[-1], scored, outputs)
 

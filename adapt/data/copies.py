@@ -35,8 +35,9 @@ def _in_both(source: Hashed, target: Hashed) -> str:
     if not both:
         return ""
     return (
-        f"{len(both)} target images are in the source, too: {_names(both)}; training knows their "
-        "classes, so that they say nothing about the result; remove them from one of the folders"
+        f"{len(both)} target images are in the source, too: {_names(both)}; training takes them "
+        "for labelled images of the target, so that they say nothing about its accuracy; if they "
+        "were not labelled to help it, remove them from one of the folders"
     )
 
 

@@ -27,6 +27,7 @@ from scda.adapt.data.scan import (
     scan_source,
     scan_target,
 )
+from scda.adapt.data.shared import Shared, shared_images
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import select_device
 from scda.adapt.runtime.progress import Reporter
@@ -60,6 +61,12 @@ class Data:
     target_images: Images
     rejected: list[Rejected]
     fingerprint: dict[str, Any]
+
+    @property
+    def shared(self) -> Shared | None:
+        """The images that both domains hold; None if there are none."""
+        labels = self.source.labels.numpy()
+        return shared_images(self.source_images.digests, labels, self.target_images.digests)
 
 
 def plan(

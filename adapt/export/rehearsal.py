@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.export.final_model import final_model
 from scda.adapt.runtime import rng
 from scda.adapt.training.algorithm import adapt
@@ -25,7 +26,12 @@ _PARTS = 5  # one of them is held out
 
 
 def rehearse(
-    source: Labelled, target: Tensor, config: TrainConfig, classifier: nn.Linear | None = None
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    classifier: nn.Linear | None = None,
+    *,
+    shared: Shared | None = None,
 ) -> HeldOut | None:
     """Return what a model of four fifths of the target answers for the other fifth.
 
@@ -34,6 +40,7 @@ def rehearse(
         target: Backbone features without labels, (M, D_backbone).
         config: Configuration of the run, with a frozen backbone.
         classifier: The classifier of the backbone's pre-training; None if it is not known.
+        shared: The images that both domains hold; None for none.
 
     Returns:
         The figures; None if the target has fewer than 200 images, or training diverges.
@@ -45,7 +52,8 @@ def rehearse(
     with rng.kept():
         try:
             rest = target[torch.from_numpy(kept)]
-            adapted = adapt(source, rest, config, classifier=classifier)
+            of_rest = shared.of_target(kept) if shared else None
+            adapted = adapt(source, rest, config, classifier=classifier, shared=of_rest)
         except GateError:
             return None
         classes = [str(number) for number in range(int(source.labels.max()) + 1)]

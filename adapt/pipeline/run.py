@@ -45,6 +45,7 @@ from scda.adapt.runtime.device import memory_errors, select_device
 from scda.adapt.runtime.progress import Reporter
 from scda.adapt.training.algorithm import Adapted, adapt
 from scda.adapt.training.finetune import ImageInputs, trained_backbone
+from scda.adapt.training.first_classes import first_classes
 from scda.adapt.training.runner import Callbacks
 from scda.models.bundle import MANIFEST, Manifest, read_manifest
 from scda.models.cpus import num_workers
@@ -192,6 +193,7 @@ def _adapt(run: _Run) -> Adapted | None:
 def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
     job, data, config = run.job, run.data, run.job.config
     event_folder = run.folder.tensorboard if job.tensorboard and is_main else None
+    _tell_of_labelled(run)
     faiss.omp_set_num_threads(1)
     if config.finetune == "none":
         # The head is small: one thread is nearly as fast as two, and much faster than two on a
@@ -205,8 +207,23 @@ def _run_algorithm(run: _Run, *, is_main: bool) -> Adapted:
             images=_image_inputs(data, run.backbone, config),
             anchors=run.takeover.anchors(data),
             classifier=run.backbone.classifier,
+            shared=data.shared,
             checkpoints=run.folder.checkpoints,
             callbacks=_callbacks(run, events) if is_main else None,
+        )
+
+
+def _tell_of_labelled(run: _Run) -> None:
+    """Say which classes are discovered, since only labelled target images are known of them."""
+    data, shared = run.data, run.data.shared
+    if shared is None:
+        return
+    first = first_classes(data.source.labels.numpy(), shared, run.job.config)
+    names = [name for label, name in enumerate(data.class_names) if label not in first.classes]
+    if names:
+        run.reporter.say(
+            f"classes of which the source holds target images alone: {', '.join(names)}; they are "
+            "discovered from all images of the target, and named by these"
         )
 
 
@@ -271,7 +288,10 @@ def _rehearse(run: _Run, adapted: Adapted) -> HeldOut | None:
         return None
     run.reporter.say("holding out a fifth of the target, to learn how far new images lie")
     with threadpool_limits(1):
-        return rehearse(run.data.source, run.data.target, run.job.config, run.backbone.classifier)
+        data, config = run.data, run.job.config
+        return rehearse(
+            data.source, data.target, config, run.backbone.classifier, shared=data.shared
+        )
 
 
 def _reject_lost(run: _Run) -> list[Rejected]:

@@ -11,6 +11,7 @@ from torch import Generator, Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.diagnostics import one_sided_game
 from scda.adapt.discovery.discover import Discovery
 from scda.adapt.discovery.findings import Finding, Status
@@ -57,6 +58,7 @@ def adapt(
     images: Inputs | None = None,
     anchors: Ids | None = None,
     classifier: nn.Linear | None = None,
+    shared: Shared | None = None,
     checkpoints: Path | None = None,
     callbacks: Callbacks | None = None,
 ) -> Adapted:
@@ -70,6 +72,7 @@ def adapt(
         anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
         classifier: The classifier of the backbone's pre-training, D_backbone to its classes; None
             if it is not known.
+        shared: The images that both domains hold; None for none.
         checkpoints: Folder to resume from and to write the state of every stage to.
         callbacks: Functions to call as the run advances.
 
@@ -81,7 +84,7 @@ def adapt(
     Source: SCDA, Algorithm 2.
     """
     rng.seed_all(config.seed)
-    domains = Domains(source, target, config, images, anchors, classifier)
+    domains = Domains(source, target, config, images, anchors, classifier, shared)
     runner = Runner(checkpoints, callbacks or Callbacks())
     state = runner.resume(_untrained(domains, config))
     if state.stage > 0:
@@ -106,7 +109,7 @@ def adapt(
 
     # Added after the last checkpoint, so that a resumed run does not add it twice.
     add_unknown_bias(state.networks, domains.num_known, config.unknown_logit_bias)
-    if state.stage > 0:
+    if state.stage > 0 or shared:
         source = replace(source, features=domains.source_features(state.networks.backbone))
     state.networks.modules.cpu()
     outcome = outcome_of(state, source, domains)
@@ -145,10 +148,10 @@ def ensemble(networks: Networks, config: TrainConfig, domains: Domains) -> Netwo
         config: Configuration of the run.
         domains: Both domains, whose inputs F takes.
     """
-    first = restructure(networks, config, domains.num_known + 1)
+    first = restructure(networks, config, domains.num_first + 1)
     for _ in range(config.ensemble - 1):
         head = FeatureHead(domains.target.shape[1], config.head_widths)
-        classifier = nn.Linear(head.width, domains.num_known + 1)
+        classifier = nn.Linear(head.width, domains.num_first + 1)
         first.others.append(nn.Sequential(head, classifier))
     first.modules.to(networks.device)
     return first
@@ -193,8 +196,18 @@ def _retrain(
     progress: Progress,
 ) -> tuple[int, ...]:
     """Retrain on the source and the pseudo-labels of a discovery."""
-    pseudo, labels = pseudo_labelled(discovery, domains.num_known), domains.source.labels
-    return retrain(networks, domains.inputs, labels, pseudo, config, generator, on_step, progress)
+    pseudo, rows = pseudo_labelled(discovery, domains.num_known), domains.own_rows
+    return retrain(
+        networks,
+        domains.inputs,
+        domains.labels[rows],
+        pseudo,
+        config,
+        generator,
+        on_step,
+        progress,
+        source_rows=rows,
+    )
 
 
 def _assess(domains: Domains, config: TrainConfig, before: RunState, state: RunState) -> RunState:
@@ -206,6 +219,8 @@ def _assess(domains: Domains, config: TrainConfig, before: RunState, state: RunS
         refresh_batchnorm(state.networks, domains.target)
     state = drop_false_classes(state, domains, config)
     predicted = infer_together(state.networks, domains.target)[0].argmax(dim=1)
+    if state.stage == 0 and domains.first:
+        predicted = domains.first.predicted(predicted, domains.num_known)
     share = (predicted >= domains.num_known).float().mean().item()
     discovery = state.discovery
     findings = one_sided_game(before.unknown_share, share, discovery) if discovery else []

@@ -24,7 +24,8 @@ def outcome_of(state: RunState, source: Labelled, domains: Domains) -> Outcome:
     features, labels = source.features.numpy(), source.labels.numpy()
     target = domains.backbone_target.numpy()
     if domains.is_frozen:
-        points, others = domains.points
+        own, others = domains.points
+        points = domains.with_shared(own, others)
     else:
         whitening = fit_whitening(features, labels, target)
         points, others = whitening.source(features), whitening.target(target)

@@ -18,10 +18,12 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
 from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
 from scda.adapt.discovery.propagation import neighbour_graph, propagate
+from scda.adapt.discovery.seeds import certain, named, with_labelled
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
 from scda.adapt.training.networks import Networks, infer, infer_together
 from scda.adapt.training.state import RunState
+from scda.models.index import Ids
 
 _MISSED = "a small new class may be missed; use --novel yes to search for new classes"
 
@@ -37,17 +39,20 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
     Source: SCDA, Algorithm 1.
     """
     logits, features = (tensor.numpy() for tensor in infer_together(state.networks, domains.target))
-    before, num_known = state.discovery, domains.num_known
+    before, shared = state.discovery, domains.shared
+    num_known, given = domains.num_known, shared.labels if shared else None
+    if before is None and domains.first:
+        num_known, given = domains.num_first, domains.first.given
     verdict = before.verdict if before else None
-    decided = _propagated(logits, domains, config)
+    decided = _propagated(logits, domains, config, given)
     orphans = None
     if before is None and config.novelty == "orphans":
         orphans, verdict = _orphans(decided, domains, config)
         decided = orphans.logits
     if verdict or (config.novel == "no" and not config.k):
-        if orphans:
-            return closed(orphans.known_logits, verdict)
-        return closed(_propagated(logits[:, :num_known], domains, config), verdict)
+        known = logits[:, :num_known]
+        known = orphans.known_logits if orphans else _propagated(known, domains, config, given)
+        return _with_labels(closed(known, verdict), before, domains)
     found = discover(
         decided,
         features,
@@ -56,6 +61,7 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
         config=config,
         anchors=domains.anchors,
     )
+    found = _with_labels(found, before, domains)
     path = (*before.k_path, found.k_star) if before else (found.k_star,)
     return match_to_previous(replace(found, k_path=path), before)
 
@@ -82,15 +88,28 @@ def drop_false_classes(state: RunState, domains: Domains, config: TrainConfig) -
     return replace(state, discovery=found, networks=_with_outputs(state.networks, kept))
 
 
+def _with_labels(found: Discovery, before: Discovery | None, domains: Domains) -> Discovery:
+    """Return the discovery with what the labelled images of the target tell, beside K classes."""
+    shared, first = domains.shared, domains.first
+    if shared is None or first is None:
+        return found
+    if before is None and domains.num_first < domains.num_known:
+        seeds = np.where(first.is_new, shared.labels, -1)
+        found = named(found, seeds, first.classes, domains.points[1])
+    return with_labelled(found, shared.labels)
+
+
 def _orphans(
     logits: Points, domains: Domains, config: TrainConfig
 ) -> tuple[Orphans, Finding | None]:
     """Return the decision about every image, and the verdict if nothing is new."""
     source, target = domains.points
     graph = domains.graph if config.whitens else neighbour_graph(target)
-    gate = config.novel == "auto" and not config.k
-    labels = domains.source.labels.numpy()
-    orphans = find_orphans(source, labels, target, graph, logits, gate=gate)
+    first, labels = domains.first, domains.source.labels.numpy()
+    # A labelled image of a new class is evidence enough.
+    gate = config.novel == "auto" and not config.k and not (first and first.is_new.any())
+    given = first.given if first else None
+    orphans = find_orphans(source, labels, target, graph, logits, gate=gate, given=given)
     if orphans.new.any() or not gate:
         return orphans, None
     return orphans, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)
@@ -106,6 +125,17 @@ def _with_outputs(networks: Networks, kept: np.ndarray) -> Networks:
     return replace(networks, classifier=smaller)
 
 
-def _propagated(logits: Points, domains: Domains, config: TrainConfig) -> Points:
+def _propagated(logits: Points, domains: Domains, config: TrainConfig, given: Ids | None) -> Points:
+    """Return the logits after label propagation, (M, C); labelled images are certain.
+
+    Args:
+        logits: Logits of the target, (M, C).
+        domains: Both domains.
+        config: Configuration of the run.
+        given: Output of every labelled image, -1 for others, (M,); None for none.
+    """
     alpha = config.propagation_alpha
-    return propagate(logits, domains.graph, alpha) if alpha else logits
+    if given is None:
+        return propagate(logits, domains.graph, alpha) if alpha else logits
+    logits = certain(logits, given)
+    return certain(propagate(logits, domains.graph, alpha), given) if alpha else logits

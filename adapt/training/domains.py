@@ -3,17 +3,20 @@
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.pretrained_classes import with_pretrained_classes
 from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
+from scda.adapt.training.first_classes import first_classes
 from scda.adapt.training.inputs import FeatureInputs, Inputs
 from scda.models.index import Ids
 from scda.models.networks.network import Whitened
@@ -25,12 +28,16 @@ class Domains:
     """The labelled source and the unlabelled target of a run.
 
     Attributes:
-        source: F's inputs in pre-training.
+        source: F's inputs in pre-training, with labels 0 to K' - 1.
+        labels: Labels of the whole source, 0 to K - 1, (N,).
         target: F's inputs after the last stage, (M, D).
         backbone_target: Features of the backbone of the last stage, (M, D_backbone).
         inputs: What the rounds train on.
         num_known: Number of known classes, K.
+        num_first: Number of classes that pre-training takes for known, K'.
         anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
+        shared: The images that both domains hold; None for none.
+        first: What pre-training and the first discovery know of them; None without shared images.
     """
 
     def __init__(
@@ -41,6 +48,7 @@ class Domains:
         inputs: Inputs | None = None,
         anchors: Ids | None = None,
         classifier: nn.Linear | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """Start with the features of the frozen backbone.
 
@@ -51,16 +59,25 @@ class Domains:
             inputs: What the rounds train on; None takes the features.
             anchors: Classes that are to remain classes; None for none.
             classifier: The classifier of the backbone's pre-training; None if it is not known.
+            shared: The images that both domains hold: they are images of the target, and no part of
+                the source of pre-training. None for none.
         """
-        self.anchors = anchors
-        self._frozen, self._whitens = (source, target), config.whitens
+        self.anchors, self.shared = anchors, shared
+        self.labels, self.num_known = source.labels, int(source.labels.max()) + 1
+        self.first = first_classes(source.labels.numpy(), shared, config) if shared else None
+        own = self.first.of_source(source) if self.first else source
+        self._frozen, self._whitens = (own, target), config.whitens
+        self._whole = torch.from_numpy(self.with_shared(own.features.numpy(), target.numpy()))
         self._classifier = classifier if config.space == "auto" else None
-        self.source, self.target, self.backbone_target = source, target, target
-        self.num_known = int(source.labels.max()) + 1
+        self.source, self.target, self.backbone_target = own, target, target
+        self.num_first = int(own.labels.max()) + 1
         if config.whitens:
             points, others = (torch.from_numpy(_LENGTH * rows) for rows in self.whitened)
-            self.source, self.target = replace(source, features=points), others
-        self.inputs: Inputs = inputs or FeatureInputs(self.source.features, self.target)
+            self.source, self.target = replace(own, features=points), others
+        self.inputs: Inputs = inputs or FeatureInputs(
+            torch.from_numpy(self.with_shared(self.source.features.numpy(), self.target.numpy())),
+            self.target,
+        )
         self._graph: csr_array | None = None
         self._near: Ids | None = None
 
@@ -72,14 +89,14 @@ class Domains:
 
     @cached_property
     def whitened(self) -> tuple[Points, Points]:
-        """The whitened points of the source, (N, D), and the target, (M, D), of length 1."""
+        """The whitened points of pre-training's source, (N', D), and the target, (M, D)."""
         source, target = self._frozen
         points = self.whitening.source(source.features.numpy())
         return points, self.whitening.target(target.numpy())
 
     @cached_property
     def points(self) -> tuple[Points, Points]:
-        """The points on which the decision about new classes is made, (N, D) and (M, D).
+        """The points on which the decision about new classes is made, (N', D) and (M, D).
 
         They are of length 1: whitened, with the classes of the pre-training where those help.
         """
@@ -90,6 +107,27 @@ class Domains:
         return with_pretrained_classes(
             self.whitened, features, source.labels.numpy(), self._classifier
         )
+
+    def with_shared(self, source: Points, target: Points) -> Points:
+        """Return the rows of the whole source, (N, D): shared images have those of the target.
+
+        Args:
+            source: Rows of the source of pre-training, (N', D).
+            target: Rows of the target, (M, D).
+        """
+        if self.shared is None or self.first is None:
+            return source
+        whole = np.empty((len(self.labels), source.shape[1]), np.float32)
+        whole[self.first.rows] = source
+        whole[self.shared.rows] = target[self.shared.twins]
+        return whole
+
+    @property
+    def own_rows(self) -> Tensor:
+        """Rows of the whole source that are no images of the target, to train on as source."""
+        if self.first is None:
+            return torch.arange(len(self.labels))
+        return torch.from_numpy(self.first.rows)
 
     @property
     def is_frozen(self) -> bool:
@@ -126,8 +164,7 @@ class Domains:
 
     def source_features(self, backbone: nn.Module) -> Tensor:
         """Return the source's features by the backbone of the last stage, (N, D_backbone)."""
-        source, _ = self._frozen
-        return source.features if self._whitens else self.inputs.source_features(backbone)
+        return self._whole if self._whitens else self.inputs.source_features(backbone)
 
     def on_backbone(self, head: nn.Module) -> nn.Module:
         """Return the head with what lies between backbone and F's inputs in front of it."""

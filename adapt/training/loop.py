@@ -119,10 +119,13 @@ def retrain(
     generator: Generator,
     on_step: OnStep,
     progress: Progress = Progress(),
+    *,
+    source_rows: Tensor | None = None,
 ) -> tuple[int, ...]:
     """Train F and a new C on the discovered classes: minimise L_s + L_t + L_tcc.
 
-    Arguments, result and errors are those of `pretrain`.
+    Arguments, result and errors are those of `pretrain`; `source_rows` are the rows of the source
+    that have the labels, None for all.
 
     Source: SCDA, Eq. 9 to 11.
     """
@@ -135,7 +138,8 @@ def retrain(
     # state of the generator.
     classes = int(pseudo.labels.max()) + 1
     steps = list(islice(drawn, config.steps_of_round(inputs.num_target, classes)))
-    plan = [(source, pseudo.rows[rows], target) for source, rows, target in steps]
+    of_source = torch.arange(len(source_labels)) if source_rows is None else source_rows
+    plan = [(of_source[source], pseudo.rows[rows], target) for source, rows, target in steps]
 
     def losses(views: tuple[Tensor, ...], step: tuple[Tensor, ...]) -> dict[str, Tensor]:
         source, rows, _ = step

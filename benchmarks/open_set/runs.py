@@ -16,6 +16,7 @@ from benchmarks.open_set.protocols import Lists
 from benchmarks.open_set.results import Record
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.findings import Finding, statuses
 from scda.adapt.evaluation import metrics
 from scda.adapt.evaluation.evaluate import Scored, measured
@@ -49,6 +50,7 @@ class Inputs:
     source: Labelled
     target: Tensor  # (N, D_backbone)
     classifier: nn.Linear | None = None  # of the backbone's pre-training
+    shared: Shared | None = None  # images that both domains hold
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def train(inputs: Inputs, config: TrainConfig) -> Trained:
         inputs.target,
         config,
         classifier=inputs.classifier,
+        shared=inputs.shared,
         callbacks=Callbacks(on_stage=keep),
     )
     logits, features = infer(adapted.networks, inputs.target)

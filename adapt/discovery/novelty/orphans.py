@@ -68,7 +68,14 @@ class Orphans:
 
 
 def find_orphans(
-    source: Points, labels: Ids, target: Points, graph: csr_array, logits: Points, *, gate: bool
+    source: Points,
+    labels: Ids,
+    target: Points,
+    graph: csr_array,
+    logits: Points,
+    *,
+    gate: bool,
+    given: Ids | None = None,
 ) -> Orphans:
     """Return which target images are new.
 
@@ -79,22 +86,26 @@ def find_orphans(
         graph: Neighbour graph of the target.
         logits: Propagated logits of pre-training, (M, K + 1); the last output is unknown.
         gate: Whether too little evidence in all means that nothing is new.
+        given: Output of every labelled image, K for one of a new class, and -1 for others, (M,);
+            None for none.
     """
     probabilities = softmax(logits.astype(np.float64), axis=1)
     landed, centres = landing(source, labels, target, graph), class_centres(source, labels)
+    num_known = landed.shape[1]
     trusted = believed(landed, similarity(centres, target, graph))
-    posterior = known_posterior(trusted, probabilities)
+    posterior = _settled(known_posterior(trusted, probabilities), given)
     log_odds = logit(np.clip(probabilities[:, -1], _ODDS, 1 - _ODDS))
     lacking, lacking_own = _lacking(trusted.max(axis=1)), _lacking(best_two(landed)[1])
     certain = certain_halves(posterior.argmax(axis=1), lacking + log_odds)
     # The zero of landing lies half-way between what certain images lack of their class and what
     # they lack of the next one, which is what would be left had their class been unknown.
     zero = (typical(lacking, certain) + typical(lacking_own, certain)) / 2
-    evidence = np.clip(log_odds + lacking - zero, -_MOST, _MOST)
+    evidence = _bounded(log_odds + lacking - zero, given, num_known)
     places = class_places(target, posterior, evidence, certain)
     remote = remoteness(places, centres, target, graph, certain)
-    evidence = np.clip(log_odds + lacking - zero + remote, -_MOST, _MOST)
+    evidence = _bounded(log_odds + lacking - zero + remote, given, num_known)
     evidence = walked(posterior, evidence, nearest_others(target, NEIGHBOURS))
+    evidence = _bounded(evidence, given, num_known)
     new = evidence > 0
     total = float(evidence[new].sum() / _usual_size(posterior[~new].argmax(axis=1)))
     if gate and (total < LEAST_EVIDENCE or new.sum() < LEAST_IMAGES):
@@ -130,6 +141,22 @@ def walked(posterior: Points, evidence: Points, near: Ids) -> Points:
     )
     ratio = np.log(ends[:, -1] / ends[:, :-1].max(axis=1))
     return np.asarray(np.clip(ratio, -_MOST, _MOST), np.float32)
+
+
+def _settled(posterior: Points, given: Ids | None) -> Points:
+    """Return the probabilities of the known classes with those of labelled images certain."""
+    if given is not None:
+        rows = np.flatnonzero((given >= 0) & (given < posterior.shape[1]))
+        posterior[rows] = np.eye(posterior.shape[1], dtype=np.float32)[given[rows]]
+    return posterior
+
+
+def _bounded(evidence: Points, given: Ids | None, num_known: int) -> Points:
+    """Return evidence from -4 to 4 nats; that of labelled images is one of these."""
+    bounded = np.clip(evidence, -_MOST, _MOST)
+    if given is not None:
+        bounded[given >= 0] = np.where(given[given >= 0] < num_known, -_MOST, _MOST)
+    return bounded
 
 
 def _lacking(landed: Points) -> Points:

@@ -33,6 +33,7 @@ def decided(
     labels: Ids = LABELS,
     gate: bool = True,
     unknown: float = 0.3,
+    given: Ids | None = None,
 ) -> Orphans:
     """Return the decision where pre-training has no opinion."""
     whitening = fit_whitening(source, labels, target)
@@ -42,7 +43,7 @@ def decided(
     probabilities[:, -1] = unknown
     logits = np.log(probabilities).astype(np.float32)
     sources, graph = whitening.source(source), neighbour_graph(points)
-    return find_orphans(sources, labels, points, graph, logits, gate=gate)
+    return find_orphans(sources, labels, points, graph, logits, gate=gate, given=given)
 
 
 @pytest.mark.parametrize("new", [[6], [6, 7], [6, 7, 8, 9, 10, 11]])
@@ -51,6 +52,19 @@ def test_new_classes_are_found_whether_few_or_many(new: list[int]) -> None:
     found = decided(target)
     assert (found.new == (truth >= 6)).mean() > 0.95
     assert (found.posterior[truth < 6].argmax(axis=1) == truth[truth < 6]).mean() > 0.95
+
+
+def test_labelled_images_are_what_they_are_and_tell_their_neighbours() -> None:
+    target, truth = groups([0, 1, 2, 3, 4, 5, 6], 20, shift=0.3, seed=1)
+    found, rows = decided(target), np.flatnonzero(truth == 6)
+    given = np.full(len(target), -1)
+    given[rows[:8]], given[0] = 5, 6  # of a new class they are known to be of class 5
+    told = decided(target, gate=False, given=given)
+    assert not told.new[rows[:8]].any()
+    assert (told.posterior[rows[:8]].argmax(axis=1) == 5).all()
+    assert told.evidence[rows[8:]].mean() < found.evidence[rows[8:]].mean() - 0.5
+    assert told.new[0]
+    assert not found.new[0]
 
 
 def test_nothing_is_new_where_nothing_is() -> None:
