@@ -2,13 +2,14 @@
 
     python -m benchmarks.suite --data DIR --out FILE.jsonl [--seeds N] [--tasks PATTERN …]
         [--kinds KIND …] [--method NAME …] [--preset NAME] [--set OPTION=VALUE …] [--list FILE]
-        [--leave-one-family-out] [--jobs N]
+        [--thin skewed|even] [--leave-one-family-out] [--jobs N]
 
 Appends one JSON object per task and seed to the file, skips those that it already contains, and
 prints figures by group (family and kind). `--method` measures other methods on the same features,
 and prints one column for each. `--leave-one-family-out` fits the constants of trust on all other
-families, judges them on the one left out, and prints the constants of all. `--list` takes another
-list of tasks, for your own folders; `benchmarks/suites/development.toml` is an example.
+families, judges them on the one left out, and prints the constants of all. `--thin` keeps part of
+each target, with classes of very unequal size or evenly. `--list` takes another list of tasks, for
+your own folders; `benchmarks/suites/development.toml` is an example.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.open_set import results, runs
 from benchmarks.open_set.baselines import METHODS, measure_other
 from benchmarks.open_set.execute import features_of, records_of, say
+from benchmarks.open_set.protocols import Lists
 from benchmarks.open_set.results import Record
 from benchmarks.open_set.runs import Inputs, Run
 from benchmarks.suites import trust
@@ -35,6 +37,7 @@ from benchmarks.suites.classes import judged_classes
 from benchmarks.suites.comparison import OWN, comparison
 from benchmarks.suites.summary import figure, summary
 from benchmarks.suites.tasks import DEVELOPMENT, KINDS, Task, read_tasks
+from benchmarks.suites.thinning import THINNINGS, thinned
 from scda.adapt.config import TrainConfig
 from scda.adapt.config_file import resolve
 from scda.adapt.discovery.trust.measures import MEASURES
@@ -63,7 +66,7 @@ def _measure(options: argparse.Namespace) -> None:
     tasks = chosen(read_tasks(options.list), options.tasks, options.kinds)
     changes = changed(options.set)
     methods = list(dict.fromkeys(options.method))
-    suite = Suite(options.list.stem, options.preset, changes, methods)
+    suite = Suite(options.list.stem, options.preset, changes, methods, options.thin)
     planned = plan(tasks, options.data, suite, options.seeds)
     done = {results.key(record) for record in results.read(options.out)}
     missing = [run for run in planned if results.key(run.name) not in done]
@@ -90,18 +93,25 @@ class Suite:
     preset: str
     changes: Mapping[str, Any]  # in the preset
     methods: Sequence[str] = (OWN,)
+    thin: str | None = None  # how targets are made smaller
 
     @property
     def variant(self) -> str:
         """Return the changes as a text, `main` without any."""
-        return " ".join(f"{name}={self.changes[name]}" for name in sorted(self.changes)) or "main"
+        changes = [f"{name}={self.changes[name]}" for name in sorted(self.changes)]
+        return " ".join([*changes, *([f"thin={self.thin}"] if self.thin else [])]) or "main"
+
+    def lists(self, task: Task, data: Path, seed: int) -> Lists:
+        """Return the images of a task."""
+        lists = task.lists(data)
+        return thinned(lists, self.thin, seed) if self.thin else lists
 
 
 def plan(tasks: Sequence[Task], data: Path, suite: Suite, seeds: int) -> list[Run]:
     """Return all methods of the first task, then of the next one; then all with the next seed."""
-    lists = {task.name: task.lists(data) for task in tasks}
     planned = []
     for seed in range(seeds):
+        lists = {task.name: suite.lists(task, data, seed) for task in tasks}
         config = resolve({"preset": suite.preset, "seed": seed, **suite.changes})
         _check_frozen(config)
         for task in tasks:
@@ -217,6 +227,11 @@ def _parser() -> argparse.ArgumentParser:
         choices=[OWN, *METHODS],
         metavar="NAME",
         help=f"{OWN} (default) or other methods, {', '.join(METHODS)}",
+    )
+    add(
+        "--thin",
+        choices=THINNINGS,
+        help="keep part of each target: with class sizes like 1/rank, or as many images evenly",
     )
     add("--preset", default="robust", help="robust (default), accurate or paper")
     add(

@@ -59,6 +59,14 @@ def test_every_task_has_a_record_and_is_not_run_again(
     assert "2 runs, 1 already in" in capsys.readouterr().err
 
 
+def test_a_thinned_target_is_another_variant(arguments: list[str]) -> None:
+    assert suite.main([*arguments, "--kinds", "half", "--thin", "skewed"]) == 0
+    (thin,) = records(arguments)
+    assert thin["variant"].endswith("rounds=1 thin=skewed")
+    assert suite.main([*arguments, "--kinds", "half"]) == 0
+    assert "thin" not in records(arguments)[1]["variant"]
+
+
 def test_methods_share_the_tasks_and_the_file(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
