@@ -9,7 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from scda.models.fields import check_names, count, number, optional_table, table
 
-_PARTS = 20  # parts of a distribution, each with as many images if no two are alike
+# Between the parts of a distribution: those of the middle have equally many images if no two are
+# alike, those of both ends fewer, since a few images that are unlike the others lie there.
+_CUTS = (0.01, 0.025, *(part / 20 for part in range(1, 20)), 0.975, 0.99)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +23,9 @@ class Distribution:
 
     @classmethod
     def of(cls, values: ArrayLike) -> "Distribution":
-        """Return the distribution of values, (N,), in parts of about equal size."""
+        """Return the distribution of values, (N,), in parts of 5 of 100 images and smaller ends."""
         found = np.asarray(values, np.float64)
-        cuts = np.arange(1, _PARTS) / _PARTS
-        edges = tuple(np.unique(np.round(np.quantile(found, cuts), 6)).tolist())
+        edges = tuple(np.unique(np.round(np.quantile(found, _CUTS), 6)).tolist())
         empty = cls(edges=edges, counts=(0,) * (len(edges) + 1))
         return cls(edges=edges, counts=tuple(empty.count(found).tolist()))
 

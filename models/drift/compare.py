@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scda.models.bundle import Manifest
-from scda.models.drift.homogeneity import Counts, holm, largest_change, p_value, rise
+from scda.models.drift.homogeneity import Counts, far_rise, holm, largest_change, p_value, rise
 from scda.models.names import Names
 from scda.models.target_figures import Distribution
 
@@ -46,6 +46,11 @@ class Reference:
     outliers: tuple[int, int] | None = None  # outliers, and all images
     confidence: Distribution | None = None
     distance: Distribution | None = None
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether the model itself answered; a training stores what a second one did."""
+        return self.confidence is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +148,13 @@ def compare(reference: Reference, stream: Sample, *, alpha: float = ALPHA) -> Dr
         for of in (reference.classes, stream.classes)
     )
     found = {"classes": p_value(before, now, largest_change)}
+    # Images of a second model lie a little farther, so that its far end is not that of this one.
+    rises = (rise, far_rise) if reference.is_of_model else (rise,)
     if known := reference.confidence:  # lower ones are an alarm
         counts = known.count(stream.confidence)
-        found["confidence"] = p_value(np.array(known.counts)[::-1], counts[::-1], rise)
+        found["confidence"] = p_value(np.array(known.counts)[::-1], counts[::-1], *rises)
     if known := reference.distance:
-        found["distance"] = p_value(np.array(known.counts), known.count(stream.distance), rise)
+        found["distance"] = p_value(np.array(known.counts), known.count(stream.distance), *rises)
     if reference.outliers:
         pair = _pair(*reference.outliers, stream.outliers, stream.images)
         found["outliers"] = p_value(*pair, rise)

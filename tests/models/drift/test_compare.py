@@ -64,6 +64,17 @@ def test_images_unlike_those_of_the_reference_call_for_a_training(
     assert "--after" in found.verdict
 
 
+def test_a_tenth_of_images_that_lie_far_calls_for_a_training() -> None:
+    now = stream(50, 40, 30, 20)
+    now.distance[::10] = [0.397] * 14  # no farther than the farthest of the reference
+    now.confidence[::10] = [0.503] * 14
+    found = compare(BEFORE, now)
+    assert found.changed == ("confidence", "distance")
+    assert found.training_due
+    # The far end of a second model, which the training stores, is not that of this one.
+    assert compare(replace(BEFORE, confidence=None), now).changed == ()
+
+
 def test_closer_images_are_no_alarm() -> None:
     assert compare(BEFORE, stream(50, 40, 30, 20, farther=-0.1, less=-0.2)).changed == ()
 

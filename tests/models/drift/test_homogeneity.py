@@ -1,19 +1,26 @@
 import numpy as np
 import pytest
 
-from scda.models.drift.homogeneity import Statistic, holm, largest_change, p_value, rise
+from scda.models.drift.homogeneity import (
+    Statistic,
+    far_rise,
+    holm,
+    largest_change,
+    p_value,
+    rise,
+)
 
-STATISTICS = (largest_change, rise)
 
-
-@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize(
+    "statistics", [(largest_change,), (rise,), (far_rise,), (rise, far_rise)], ids=repr
+)
 def test_two_samples_of_one_population_differ_as_often_as_the_p_value_says(
-    statistic: Statistic,
+    statistics: tuple[Statistic, ...],
 ) -> None:
     rng = np.random.default_rng(0)
     shares = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
     found = [
-        p_value(rng.multinomial(300, shares), rng.multinomial(80, shares), statistic, seed=number)
+        p_value(rng.multinomial(300, shares), rng.multinomial(80, shares), *statistics, seed=number)
         for number in range(60)
     ]
     assert np.mean(np.array(found) <= 0.1) == pytest.approx(0.1, abs=0.09)
@@ -31,6 +38,25 @@ def test_only_a_rise_is_a_rise() -> None:
     even, high = np.array([50, 50, 50, 50]), np.array([10, 20, 40, 60])
     assert p_value(even, high, rise) <= 0.001
     assert p_value(even, high[::-1], rise) > 0.9
+
+
+def test_a_few_images_that_lie_far_are_noticed_among_many() -> None:
+    before = np.array([*[10] * 19, 5, 5])
+    now = np.array([*[9] * 19, 5, 24])
+    assert p_value(before, now, rise) > 0.01
+    assert p_value(before, now, far_rise) <= 0.002
+    assert p_value(before, now, rise, far_rise) <= 0.004
+    assert p_value(before, now[::-1], far_rise) > 0.1
+
+
+def test_several_statistics_count_by_the_rarer_one() -> None:
+    before, now = np.array([30, 30, 20, 20]), np.array([10, 30, 35, 25])
+    alone = [p_value(before, now, one) for one in (rise, far_rise)]
+    assert min(alone) <= p_value(before, now, rise, far_rise) <= 2 * min(alone)
+
+
+def test_a_far_end_is_none_without_cells_that_few_images_reach() -> None:
+    assert p_value(np.array([10, 90]), np.array([0, 100]), far_rise) == 1
 
 
 @pytest.mark.parametrize(("before", "now"), [([5, 5], [0, 0]), ([0, 0], [5, 5]), ([9, 0], [4, 0])])
