@@ -129,11 +129,12 @@ def measure(
         adapt(inputs.source, target, run.config, classifier=inputs.classifier),
         list(map(str, range(num_known))),
     )
-    held_out = rehearse(inputs.source, target, run.config)
+    rehearsal = rehearse(inputs.source, target, run.config, inputs.classifier)
     of_target, of_source = answers(final, inputs.target), answers(final, inputs.source.features)
     counts = {str(label): int(n) for label, n in enumerate(np.bincount(final.predicted))}
     stored = Reference(classes=counts)
-    if held_out:
+    if rehearsal:
+        held_out = rehearsal.figures
         stored = Reference(
             classes=counts,
             outliers=(held_out.outliers, held_out.images),

@@ -21,6 +21,7 @@ RUN_FILES = (
     "checkpoints",
     "config.json",
     "discovery.csv",
+    "held_out.csv",
     "images.csv",
     "map.csv",
     "metrics.jsonl",

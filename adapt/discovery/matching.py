@@ -41,6 +41,26 @@ def matched_images(clusters: Ids, labels: Ids) -> int:
     return sum(int(table[pair]) for pair in match(table).items())
 
 
+def same_class(first: Ids, second: Ids, num_known: int) -> NDArray[np.bool_]:
+    """Return which images two labellings put into the same class, (N,).
+
+    A known class is the same one in both. Discovered classes are matched one to one, so that the
+    most images are in the same class.
+
+    Args:
+        first: Labels of one kind, (N,); K and above are discovered or implicit classes.
+        second: Labels of the other kind, (N,).
+        num_known: Number of known classes, K.
+    """
+    same: NDArray[np.bool_] = (first == second) & (first < num_known)
+    found = (first >= num_known) & (second >= num_known)
+    if found.any():
+        rows, columns = first[found] - num_known, second[found] - num_known
+        pairs = match(contingency(rows, columns))
+        same[found] = np.array([pairs.get(row, -1) for row in rows.tolist()]) == columns
+    return same
+
+
 def clustering_accuracy(clusters: Ids, labels: Ids) -> float:
     """Return the share of images whose cluster is matched to their label, 0 to 1.
 

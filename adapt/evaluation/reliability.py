@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scda.adapt.discovery.matching import contingency, match
+from scda.adapt.discovery.matching import same_class
 from scda.adapt.evaluation.metrics import Labels
 from scda.models.index import Features
 
 BINS = 15  # of equal width, as in Guo et al. 2017
+LEAST = 10  # images of a bin of `even_bins`
+_EVEN = 10  # bins of equally many images
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,9 @@ def right(true: Labels, predicted: Labels, num_known: int, num_outputs: int) -> 
         num_known: Number of known classes, K.
         num_outputs: Number of known and discovered classes, K + k*.
     """
-    found = (true >= num_known) & (predicted >= num_known) & (predicted < num_outputs)
-    correct: NDArray[np.bool_] = (predicted == true) & (predicted < num_known)
-    if found.any():
-        table = contingency(predicted[found] - num_known, true[found] - num_known)
-        pairs = match(table).items()
-        of_class = np.full(len(table), -1)
-        of_class[[row for row, _ in pairs]] = [column for _, column in pairs]
-        correct[found] = of_class[predicted[found] - num_known] == true[found] - num_known
+    correct = np.zeros(len(true), np.bool_)
+    is_class = predicted < num_outputs
+    correct[is_class] = same_class(predicted[is_class], true[is_class], num_known)
     return correct
 
 
@@ -65,6 +62,31 @@ def reliability(confidence: Features, correct: NDArray[np.bool_]) -> list[Bin]:
             accuracy=float(correct[numbers == number].mean()),
         )
         for number in np.unique(numbers).tolist()
+    ]
+
+
+def even_bins(confidence: Features, correct: NDArray[np.bool_]) -> list[Bin]:
+    """Return bins of about equally many images, `LEAST` or more, by rising confidence.
+
+    Of a few hundred images, most have a high confidence, and ranges of equal width would show a
+    handful at all others.
+
+    Args:
+        confidence: Confidence of the predictions, (N,), 0 to 1.
+        correct: Whether they are right, (N,).
+    """
+    parts = min(_EVEN, max(1, len(confidence) // LEAST))
+    order = np.argsort(confidence, kind="stable")
+    return [
+        Bin(
+            low=float(confidence[rows[0]]),
+            high=float(confidence[rows[-1]]),
+            images=len(rows),
+            confidence=float(confidence[rows].mean()),
+            accuracy=float(correct[rows].mean()),
+        )
+        for rows in np.array_split(order, parts)
+        if len(rows)
     ]
 
 

@@ -1,28 +1,53 @@
-"""What a model answers for images of the target that it was not trained on.
+"""What a second training says of images that it was not trained on.
 
 The images that a model adapted to lie closer to its classes than new images of the same kind, and
 few of them are outliers. So a fifth of the target is held out of a second model, which is thrown
-away, to learn how far new images of the same kind lie. Its confidences say nothing, because they
-are calibrated for its own classes.
+away, to learn how far new images of the same kind lie, and whether it puts them into the same
+class. Its confidences say nothing, because they are calibrated for its own classes.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.shared import Shared
-from scda.adapt.export.final_model import final_model
+from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.matching import same_class
+from scda.adapt.export.final_model import FinalModel, final_model
 from scda.adapt.runtime import rng
 from scda.adapt.training.algorithm import adapt
-from scda.adapt.training.networks import infer
+from scda.adapt.training.networks import Networks, infer
 from scda.models.errors import GateError
+from scda.models.index import Ids
 from scda.models.target_figures import Distribution, HeldOut
 
 LEAST = 200  # images of the target; fewer would leave too few to tell anything
 _MOST = 10_000  # images of the target that are used
 _PARTS = 5  # one of them is held out
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A second model, as far as it is kept."""
+
+    figures: HeldOut
+    held: Ids  # rows of the target that it was not trained on, (H,)
+    predicted: Ids  # its output for every target image, (M,)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The model's answers for the held-out images, and whether the second one agrees."""
+
+    rows: Ids  # of the target, (H,)
+    confidence: Points  # calibrated, (H,)
+    uncalibrated: Points  # that of the softmax, (H,)
+    agrees: NDArray[np.bool_]  # (H,)
 
 
 def rehearse(
@@ -32,7 +57,7 @@ def rehearse(
     classifier: nn.Linear | None = None,
     *,
     shared: Shared | None = None,
-) -> HeldOut | None:
+) -> Rehearsal | None:
     """Return what a model of four fifths of the target answers for the other fifth.
 
     Args:
@@ -43,7 +68,7 @@ def rehearse(
         shared: The images that both domains hold; None for none.
 
     Returns:
-        The figures; None if the target has fewer than 200 images, or training diverges.
+        The answers; None if the target has fewer than 200 images, or training diverges.
     """
     if len(target) < LEAST:
         return None
@@ -58,10 +83,32 @@ def rehearse(
             return None
         classes = [str(number) for number in range(int(source.labels.max()) + 1)]
         final = final_model(adapted, classes)
-    _, features = infer(final.networks, target[torch.from_numpy(held)])
-    distances = final.distances_of(features.numpy())
-    return HeldOut(
+    logits, features = infer(final.networks, target)
+    distances = final.distances_of(features.numpy()[held])
+    figures = HeldOut(
         images=len(held),
         outliers=int(final.are_outliers(distances).sum()),
         distance=Distribution.of(distances.min(axis=1)),
+    )
+    return Rehearsal(figures, held, np.asarray(logits.argmax(dim=1), np.int64))
+
+
+def agreement(final: FinalModel, target: Tensor, rehearsal: Rehearsal) -> Agreement:
+    """Return which held-out images a second training puts into the same class as a model.
+
+    Args:
+        final: The model, which was trained on all images.
+        target: Backbone features of its target, (M, D_backbone).
+        rehearsal: The second training.
+    """
+    rows, classifier = rehearsal.held, final.networks.classifier
+    assert isinstance(classifier, nn.Sequential)  # and the calibration behind it
+    plain = Networks(final.networks.head, classifier[0])
+    logits, _ = infer(plain, target[torch.from_numpy(rows)])
+    same = same_class(final.predicted, rehearsal.predicted, len(final.class_names))
+    return Agreement(
+        rows=rows,
+        confidence=final.probabilities[rows].max(axis=1),
+        uncalibrated=logits.softmax(dim=1).numpy().max(axis=1),
+        agrees=same[rows],
     )

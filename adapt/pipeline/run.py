@@ -28,7 +28,7 @@ from scda.adapt.discovery.findings import statuses
 from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.export.bundle_writer import make_bundle
 from scda.adapt.export.final_model import FinalModel, final_model
-from scda.adapt.export.rehearsal import LEAST, rehearse
+from scda.adapt.export.rehearsal import LEAST, Rehearsal, agreement, rehearse
 from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.export import export_beside
@@ -38,7 +38,12 @@ from scda.adapt.pipeline.takeover import Takeover, open_takeover, with_choice
 from scda.adapt.report.report import write_report
 from scda.adapt.runs.folder import RunFolder, check_run, clear, open_run, read_config, settle_config
 from scda.adapt.runs.images_table import read_images, write_images
-from scda.adapt.runs.tables import read_rejected, write_discovery, write_rejected
+from scda.adapt.runs.tables import (
+    read_rejected,
+    write_discovery,
+    write_held_out,
+    write_rejected,
+)
 from scda.adapt.runs.target_map import make_map, write_map
 from scda.adapt.runtime import distributed
 from scda.adapt.runtime.device import memory_errors, select_device
@@ -52,7 +57,6 @@ from scda.models.cpus import num_workers
 from scda.models.errors import GateError
 from scda.models.files import printable
 from scda.models.networks.backbones import Backbone
-from scda.models.target_figures import HeldOut
 
 
 @dataclass(frozen=True)
@@ -257,7 +261,10 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     _write_map(run, final)
     absent = absent_classes(adapted.outcome)
     findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))
-    held_out = _rehearse(run, adapted)
+    rehearsal = _rehearse(run, adapted)
+    if rehearsal:
+        agreed = agreement(final, data.target, rehearsal)
+        write_held_out(folder.held_out, final, data.target_images, agreed)
     run.reporter.say("exporting the model, and comparing the export with it")
     return make_bundle(
         folder.bundle,
@@ -268,7 +275,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
         target=data.target_images,
         status=statuses(adapted.findings),
         trust=adapted.trust,
-        held_out=held_out,
+        held_out=rehearsal.figures if rehearsal else None,
         run={
             "config": dataclasses.asdict(config),
             "notes": [str(finding) for finding in findings],
@@ -282,8 +289,8 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     )
 
 
-def _rehearse(run: _Run, adapted: Adapted) -> HeldOut | None:
-    """Return what images that a model was not trained on look like, to compare streams with."""
+def _rehearse(run: _Run, adapted: Adapted) -> Rehearsal | None:
+    """Return what a second training says of images that it was not trained on."""
     if run.job.config.finetune != "none" or adapted.failure or len(run.data.target) < LEAST:
         return None
     run.reporter.say("holding out a fifth of the target, to learn how far new images lie")

@@ -183,11 +183,14 @@ def entropies_svg(rows: Sequence[TargetRow]) -> str:
 
 
 @styled
-def reliability_svg(bins: Records, *, alone: bool = False) -> str:
+def reliability_svg(
+    bins: Records, *, share: str = "share of right images", alone: bool = False
+) -> str:
     """Draw the share of right images over their confidence, of known and discovered classes.
 
     Args:
-        bins: The field `reliability` of `evaluate`.
+        bins: The field `reliability` of `evaluate`, or others of its form.
+        share: What the height of a point is.
         alone: Whether the SVG is a file of its own, which needs a background.
 
     Returns:
@@ -205,7 +208,7 @@ def reliability_svg(bins: Records, *, alone: bool = False) -> str:
         axes.plot(*places, color=colour, linewidth=0.8)
         axes.scatter(*places, sizes, color=colour, label=kind, alpha=0.8, linewidths=0)
     axes.set_xlabel("confidence")
-    axes.set_ylabel("share of right images")
+    axes.set_ylabel(share)
     axes.set_xlim(0, 1.03)
     axes.set_ylim(0, 1.03)
     legend = axes.legend(loc="upper left")

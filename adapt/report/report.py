@@ -11,6 +11,7 @@ from scda.adapt.audit.images import MOST_COMPARED
 from scda.adapt.discovery.findings import Status
 from scda.adapt.evaluation.confusions import Truth
 from scda.adapt.report import figures
+from scda.adapt.report.agreement import agreed
 from scda.adapt.report.audit_pictures import AuditPictures, audit_pictures
 from scda.adapt.report.chart import Chart, make_chart
 from scda.adapt.report.environment import page_environment
@@ -19,7 +20,7 @@ from scda.adapt.report.sheets import Sheet, SheetImage, from_exemplars, make_she
 from scda.adapt.report.thumbnails import Thumbnails, make_thumbnails
 from scda.adapt.runs.folder import RunFolder, check_finished, read_config
 from scda.adapt.runs.images_table import read_images
-from scda.adapt.runs.tables import TargetRow, read_discovery, read_rejected
+from scda.adapt.runs.tables import TargetRow, read_discovery, read_held_out, read_rejected
 from scda.adapt.runs.target_map import read_map
 from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
@@ -148,6 +149,7 @@ def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None)
     folder = Path(__file__).parent
     script = (folder / "report.js").read_text("utf-8")
     rounds = [record for record in run.records if "unknown_share" in record]
+    second = agreed(read_held_out(run.folder.held_out))
     rejected, recorded = read_rejected(run.folder.rejected), read_images(run.folder.images)
     return (
         page_environment()
@@ -171,6 +173,7 @@ def _render(run: _Run, images: _ReportImages, chart: Chart, truth: Truth | None)
             num_rows=len(run.rows),
             num_outliers=sum(row.outlier for row in run.rows),
             figures=_figures(run, rounds, truth),
+            second=second,
             expected=run.manifest.calibration.expected if run.manifest.calibration else {},
             truth=truth,
             rejected=rejected[:_MAX_REJECTED],

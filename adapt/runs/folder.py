@@ -98,6 +98,11 @@ class RunFolder:
         return self.root / "audit.csv"
 
     @property
+    def held_out(self) -> Path:
+        """Table of the images that a second training held out, if there was one."""
+        return self.root / "held_out.csv"
+
+    @property
     def rejected(self) -> Path:
         """Table with one row per unusable file."""
         return self.root / "rejected.csv"

@@ -14,6 +14,7 @@ from scda.adapt.data.image_files import Images
 from scda.adapt.data.scan import Rejected
 from scda.adapt.discovery.selection import entropy
 from scda.adapt.export.final_model import FinalModel
+from scda.adapt.export.rehearsal import Agreement
 from scda.models.errors import GateError, UsageError
 from scda.models.files import write_atomically
 
@@ -28,6 +29,7 @@ DISCOVERY = (
     "second",
     "outlier",
 )
+HELD_OUT = ("path", "class_id", "confidence", "uncalibrated", "agrees")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,17 @@ class TargetRow:
     margin: float  # largest minus second largest probability
     second: str  # class id with the second largest probability
     outlier: bool  # farther from every centroid than 99% of that class's own images
+
+
+@dataclass(frozen=True)
+class HeldOutRow:
+    """One row of held_out.csv; confidences are 0 to 1."""
+
+    path: str  # relative to the target folder
+    class_id: str  # predicted class
+    confidence: float
+    uncalibrated: float  # that of the softmax
+    agrees: bool  # whether a second training, which never saw the image, predicts the same class
 
 
 def write_discovery(path: Path, final: FinalModel, target: Images) -> None:
@@ -86,6 +99,44 @@ def read_discovery(path: Path) -> list[TargetRow]:
     try:
         return [_row(fields) for fields in rows]
     except (TypeError, ValueError) as error:
+        raise GateError(f"{path}: damaged: {error}") from None
+
+
+def write_held_out(path: Path, final: FinalModel, target: Images, found: Agreement) -> None:
+    """Write held_out.csv: whether a second training agrees on images that it never saw."""
+    ids, names = np.array(final.class_ids, object), target.names()
+    rows = zip(
+        (names[row] for row in found.rows.tolist()),
+        ids[final.predicted[found.rows]],
+        _decimals(found.confidence),
+        _decimals(found.uncalibrated),
+        np.where(found.agrees, "true", "false"),
+        strict=True,
+    )
+    write_table(path, HELD_OUT, rows)
+
+
+def read_held_out(path: Path) -> list[HeldOutRow]:
+    """Return the rows of held_out.csv; none if the file does not exist.
+
+    Raises:
+        GateError: If it is damaged.
+    """
+    if not path.is_file():
+        return []
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    try:
+        return [
+            HeldOutRow(
+                path=fields["path"],
+                class_id=fields["class_id"],
+                confidence=float(fields["confidence"]),
+                uncalibrated=float(fields["uncalibrated"]),
+                agrees=fields["agrees"] == "true",
+            )
+            for fields in csv.DictReader(io.StringIO(text, newline=""))
+        ]
+    except (LookupError, TypeError, ValueError) as error:
         raise GateError(f"{path}: damaged: {error}") from None
 
 

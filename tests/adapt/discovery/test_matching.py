@@ -3,7 +3,12 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from scda.adapt.discovery.matching import clustering_accuracy, contingency, match
+from scda.adapt.discovery.matching import (
+    clustering_accuracy,
+    contingency,
+    match,
+    same_class,
+)
 
 
 def accuracy_by_hand(clusters: list[int], labels: list[int]) -> float:
@@ -43,3 +48,11 @@ def test_the_match_has_the_largest_sum() -> None:
     assert match(np.array([[5, 4], [5, 1], [0, 0]])) == {0: 1, 1: 0}
     assert match(np.array([[1.0, 2.5, 2.0]])) == {0: 1}
     assert match(np.empty((0, 3), np.int64)) == {}
+
+
+def test_two_labellings_agree_by_known_class_and_by_matched_discovered_class() -> None:
+    first = np.array([0, 0, 1, 2, 2, 2, 3, 4])
+    second = np.array([0, 1, 2, 5, 5, 3, 3, 1])  # 2 is called 5 there, and 3 as here
+    found = same_class(first, second, 2)
+    assert found.tolist() == [True, False, False, True, True, False, True, False]
+    assert not same_class(np.array([2, 0]), np.array([0, 2]), 1).any()

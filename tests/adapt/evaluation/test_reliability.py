@@ -1,7 +1,13 @@
 import numpy as np
 import pytest
 
-from scda.adapt.evaluation.reliability import BINS, calibration_error, reliability, right
+from scda.adapt.evaluation.reliability import (
+    BINS,
+    calibration_error,
+    even_bins,
+    reliability,
+    right,
+)
 
 
 def test_a_case_worked_by_hand() -> None:
@@ -40,3 +46,15 @@ def test_a_second_part_of_a_class_and_an_unknown_are_wrong() -> None:
     assert right(true, predicted, 1, 3).tolist() == [True, True, False, False, False]
     assert not right(np.array([1]), np.array([2]), 1, 2).any()
     assert right(np.array([0]), np.array([0]), 1, 1).all()
+
+
+def test_even_bins_hold_equally_many_images_and_never_a_handful() -> None:
+    confidence = np.linspace(0, 1, 40, dtype=np.float32)[::-1]
+    low, *_, high = bins = even_bins(confidence, confidence > 0.5)
+    assert [one.images for one in bins] == [10, 10, 10, 10]
+    assert (low.accuracy, high.accuracy, low.low, high.high) == (0, 1, 0, 1)
+    assert low.confidence == pytest.approx(np.linspace(0, 1, 40)[:10].mean())
+    (few,) = even_bins(np.array([0.2, 0.4], np.float32), np.array([True, False]))
+    assert (few.images, few.accuracy) == (2, 0.5)
+    assert even_bins(np.empty(0, np.float32), np.empty(0, np.bool_)) == []
+    assert len(even_bins(np.ones(1000, np.float32), np.ones(1000, np.bool_))) == 10

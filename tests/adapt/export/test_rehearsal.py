@@ -1,12 +1,20 @@
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
-from scda.adapt.export.rehearsal import LEAST, rehearse
+from scda.adapt.data.image_files import Images
+from scda.adapt.export.final_model import final_model
+from scda.adapt.export.rehearsal import LEAST, agreement, rehearse
+from scda.adapt.runs.tables import HeldOutRow, read_held_out, write_held_out
+from scda.adapt.training.algorithm import adapt
 
 
-def test_held_out_images_are_a_fifth_of_the_target() -> None:
+def test_held_out_images_are_a_fifth_of_the_target_and_a_model_of_all_agrees_on_them(
+    tmp_path: Path,
+) -> None:
     rng = np.random.default_rng(0)
     centres = 6 * np.eye(4, 8)
     points = [c + rng.normal(size=(55, 8)) for c in centres]
@@ -15,11 +23,33 @@ def test_held_out_images_are_a_fifth_of_the_target() -> None:
         torch.arange(2).repeat_interleave(55),
     )
     target = torch.tensor(np.vstack(points), dtype=torch.float32)
-    config = TrainConfig(pretrain_steps=4, rounds=1, round_steps=4, k=2, novel="yes")
+    config = TrainConfig(pretrain_steps=40, rounds=1, round_steps=40, k=2, novel="yes")
     before = torch.get_rng_state()
     found = rehearse(source, target, config)
     assert torch.equal(torch.get_rng_state(), before)
     assert found is not None
-    assert found.images == 44 == sum(found.distance.counts)
-    assert 0 <= found.outliers <= 44
+    figures = found.figures
+    assert figures.images == len(found.held) == 44 == sum(figures.distance.counts)
+    assert 0 <= figures.outliers <= 44
+    assert found.predicted.shape == (220,)
     assert rehearse(source, target[: LEAST - 1], config) is None
+
+    final = final_model(adapt(source, target, config), ["a", "b"])
+    agreed = agreement(final, target, found)
+    assert np.array_equal(agreed.rows, found.held)
+    assert agreed.agrees.mean() > 0.9  # the discovered classes have other numbers in each
+    calibrated = final.probabilities[agreed.rows].max(axis=1)
+    assert np.array_equal(agreed.confidence, calibrated)
+    assert (agreed.uncalibrated >= agreed.confidence - 1e-6).all()  # no temperature is below 1
+
+    images = Images(tmp_path, [tmp_path / f"{row}.png" for row in range(220)])
+    write_held_out(tmp_path / "held_out.csv", final, images, agreed)
+    first, *rest = read_held_out(tmp_path / "held_out.csv")
+    assert len(rest) == 43
+    assert first == HeldOutRow(
+        path=f"{found.held[0]}.png",
+        class_id=final.class_ids[final.predicted[found.held[0]]],
+        confidence=round(float(agreed.confidence[0]), 6),
+        uncalibrated=round(float(agreed.uncalibrated[0]), 6),
+        agrees=bool(agreed.agrees[0]),
+    )

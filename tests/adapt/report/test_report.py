@@ -233,6 +233,26 @@ def test_a_labelled_target_adds_metrics_and_confusions(run: Path, tiny: TinyData
     assert text.count('scope="row"') == 5
 
 
+def test_the_agreement_of_a_second_training_is_shown_and_is_no_accuracy(run: Path) -> None:
+    text = rewritten(run)
+    assert "second training" not in text  # the run has too few images for one
+    rows = [
+        f"{number}.png,{kind}-000,0.{number:02},0.9,{'true' if number % 2 else 'false'}"
+        for kind in ("known", "discovered")
+        for number in range(10, 90)
+    ]
+    header = "path,class_id,confidence,uncalibrated,agrees"
+    (run / "held_out.csv").write_text("\n".join([header, *rows, ""]))
+    shown = rewritten(run)
+    assert Page(shown).tags.count("svg") == Page(text).tags.count("svg") + 2
+    assert "without 160 of the target's images" in shown
+    assert "50 of 100 of them into the same class" in shown
+    assert "the mean confidence in them is 50% (90% before calibration)" in shown.replace(
+        "49%", "50%"
+    )
+    assert "agreement, not accuracy" in shown
+
+
 def test_labels_and_copies_to_check_are_shown_and_how_to_leave_them_out(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
 ) -> None:

@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from scda.adapt.runs.tables import DISCOVERY, TargetRow, read_discovery, read_rejected
+from scda.adapt.runs.tables import (
+    DISCOVERY,
+    TargetRow,
+    read_discovery,
+    read_held_out,
+    read_rejected,
+)
 from scda.models.bundle import bundle_folder
 from scda.models.errors import GateError, UsageError
 from scda.models.images import read_file
@@ -65,3 +71,16 @@ def test_a_damaged_table_is_refused(tmp_path: Path, line: str) -> None:
 
 def test_no_table_of_rejected_files_is_an_empty_one(tmp_path: Path) -> None:
     assert read_rejected(tmp_path / "rejected.csv") == []
+
+
+def test_a_run_without_a_second_training_has_no_held_out_images(tmp_path: Path) -> None:
+    assert read_held_out(tmp_path / "held_out.csv") == []
+
+
+@pytest.mark.parametrize(
+    "text", ["path,x\na,b\n", "path,class_id,confidence,uncalibrated,agrees\na,b,x,0,true\n"]
+)
+def test_a_damaged_table_of_held_out_images_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "held_out.csv").write_text(text)
+    with pytest.raises(GateError, match=r"held_out\.csv: damaged"):
+        read_held_out(tmp_path / "held_out.csv")
