@@ -1,7 +1,7 @@
 """What became of the classes of the model before: the field `previous` of bundle.json."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
 
@@ -91,6 +91,9 @@ class Previous:
     classes: tuple[Fate, ...]
     new: tuple[Newcomer, ...]  # in the order of the outputs
     retired: dict[str, str]  # ids that are never given again, and what the classes were called
+    # Classes that keep a name, a merge or a drop although many of their images were in others, and
+    # which those are.
+    to_confirm: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def lines(self) -> list[str]:
@@ -103,7 +106,17 @@ class Previous:
             *self._kept(),
             *(f"{fate.name}: {_told(fate)}" for fate in self.changed),
             *(f"{one.name}: new{_origin(one)}" for one in self.new),
+            *(
+                f"{self.name(i)}: to confirm: many of its images were {', '.join(others)} before"
+                for i, others in self.to_confirm.items()
+            ),
         ]
+
+    def name(self, class_id: str) -> str:
+        """Return the id of a class, with the label that people gave it if there is one."""
+        labels = {fate.class_id: fate.label for fate in self.classes}
+        labels |= {one.class_id: one.label for one in self.new}
+        return _name(class_id, labels.get(class_id, class_id))
 
     @property
     def changed(self) -> list[Fate]:
@@ -128,14 +141,16 @@ class Previous:
             TypeError: If a field is missing, unknown or of another type.
             ValueError: If a class became what is none of `Became`.
         """
-        check_names(fields, {"id", "in_common", "classes", "new", "retired"})
+        check_names(fields, {"id", "in_common", "classes", "new", "retired", "to_confirm"})
         retired = table(fields, "retired")
+        to_confirm = table({"to_confirm": {}, **fields}, "to_confirm")  # not in the first version
         return cls(
             id=text(fields, "id"),
             in_common=count(fields, "in_common"),
             classes=tuple(map(Fate.from_json, tables(fields, "classes"))),
             new=tuple(map(Newcomer.from_json, tables(fields, "new"))),
             retired={class_id: text(retired, class_id) for class_id in retired},
+            to_confirm={class_id: texts(to_confirm, class_id) for class_id in to_confirm},
         )
 
 

@@ -65,6 +65,7 @@ def continued(earlier: Earlier, found: Found) -> Continued:
         parts={class_ids[new]: old_ids[parts[new]] for new in np.flatnonzero(parts >= 0)},
     )
     names = carried_names(earlier, kept)
+    decided = {*names.labels, *names.merges, *names.drops} & {*class_ids[num_known:]}
     fates = _fates(earlier, changes(evidence, _successors(earlier, matched)), class_ids, known)
     gone = {f.class_id: f for f in fates if f.class_id not in kept.ids}
     fresh = [new for new in np.flatnonzero(matched < 0).tolist() if new not in back]
@@ -83,6 +84,12 @@ def continued(earlier: Earlier, found: Found) -> Continued:
         ),
         retired={i: label for i, label in earlier.retired.items() if i not in back.values()}
         | {class_id: fate.label for class_id, fate in gone.items()},
+        to_confirm=_to_confirm(
+            earlier,
+            evidence,
+            np.where(matched < 0, parts, matched),
+            {new: i for new, i in enumerate(class_ids) if i in decided},
+        ),
     )
     may_return = [i for i, fate in gone.items() if fate.became is not Became.NOW_KNOWN]
     memory = remembered(earlier, found.memory, may_return, back.values())
@@ -109,6 +116,29 @@ def _discovered(earlier: Earlier, known: KnownClasses) -> NDArray[np.bool_]:
     """Return which earlier classes a new discovered class can be."""
     kinds = [info.kind == "discovered" for info in earlier.manifest.classes]
     return np.array([is_one and row not in known.promoted for row, is_one in enumerate(kinds)])
+
+
+def _to_confirm(
+    earlier: Earlier, evidence: Evidence, own: Ids, kept: Mapping[int, str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the classes whose names, merges or drops may not fit any more, and why.
+
+    They are those of which many images were in classes of another name: the class mixes, or a
+    mixture that had a name has become another class.
+
+    Args:
+        earlier: The earlier model.
+        evidence: Images in common.
+        own: The earlier class that each new class is, or is a part of, (N,); -1 for none.
+        kept: New class → id, of those with a name, a merge or a drop.
+    """
+    found = {}
+    for new, class_id in kept.items():
+        answer = earlier.answers[own[new]] if own[new] >= 0 else -1
+        others = [old for old in origins(evidence, new) if old != answer]
+        if others:
+            found[class_id] = tuple(earlier.manifest.class_ids[old] for old in others)
+    return found
 
 
 def _named(earlier: Earlier, matched: Ids) -> NDArray[np.bool_]:
