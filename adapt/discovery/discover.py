@@ -13,6 +13,7 @@ from scda.adapt.discovery.assignment import assign
 from scda.adapt.discovery.counting.estimate import Curve, KEstimate
 from scda.adapt.discovery.counting.estimators import chosen_k, voting_estimators
 from scda.adapt.discovery.findings import Finding, Status
+from scda.adapt.discovery.grain import Grain
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import contingency, match
 from scda.adapt.discovery.selection import Candidates, empty_ids, select, select_least_certain
@@ -50,6 +51,7 @@ def discover(
     num_known: int,
     config: TrainConfig,
     anchors: Ids | None = None,
+    grain: Grain | None = None,
 ) -> Discovery:
     """Return how many new classes the target holds, and pseudo-labels for both kinds.
 
@@ -60,6 +62,7 @@ def discover(
         num_known: Number of known classes, K.
         config: Configuration of the run.
         anchors: Classes that are to remain classes, (N,): the class of each image, or -1.
+        grain: How fine communities are, where classes of the source touch.
 
     Source: SCDA, Algorithm 1, Eq. 7 and 8.
     """
@@ -72,7 +75,13 @@ def discover(
     if not len(candidates.implicit):
         return Discovery(0, candidates, empty_ids(), findings=(_without_candidate(config),))
     found = cluster_candidates(
-        candidates, features, backbone, num_known=num_known, config=config, anchors=anchors
+        candidates,
+        features,
+        backbone,
+        num_known=num_known,
+        config=config,
+        anchors=anchors,
+        grain=grain,
     )
     return replace(found, findings=findings + found.findings)
 
@@ -124,6 +133,7 @@ def cluster_candidates(
     num_known: int,
     config: TrainConfig,
     anchors: Ids | None = None,
+    grain: Grain | None = None,
 ) -> Discovery:
     """Return how many classes T_im holds, one or more, and which image belongs to which.
 
@@ -134,6 +144,7 @@ def cluster_candidates(
         num_known: Number of known classes, K.
         config: Configuration of the run.
         anchors: Classes that are to remain classes, (M,): the class of each image, or -1.
+        grain: How fine communities are, where classes of the source touch.
 
     Source: SCDA, Algorithm 1, lines 3 to 9.
     """
@@ -141,7 +152,13 @@ def cluster_candidates(
     estimators = {} if config.k else voting_estimators(config.k_method)
     whole = "surroundings" in estimators
     space = space_of(
-        features, backbone, candidates, num_known=num_known, config=config, whole=whole
+        features,
+        backbone,
+        candidates,
+        num_known=num_known,
+        config=config,
+        whole=whole,
+        grain=grain,
     )
     estimates = {name: estimate(space) for name, estimate in estimators.items()}
     votes = {name: estimate.k for name, estimate in estimates.items()}

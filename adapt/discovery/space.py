@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from scda.adapt.config import TrainConfig
+from scda.adapt.discovery.grain import Grain
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.large import LARGE, blocks, evenly_spaced
 from scda.adapt.discovery.selection import Candidates
@@ -25,6 +26,7 @@ class Space:
     num_known: int  # K
     config: TrainConfig
     surroundings: Points  # (M, D), the whole target: T_kn first, then T_im; or (0, D)
+    grain: Grain | None = None  # how fine communities are; None: as T_kn says
 
     @property
     def implicit(self) -> Points:
@@ -40,6 +42,7 @@ def space_of(
     num_known: int,
     config: TrainConfig,
     whole: bool,
+    grain: Grain | None = None,
 ) -> Space:
     """Return the space of the candidates.
 
@@ -50,6 +53,7 @@ def space_of(
         num_known: Number of known classes, K.
         config: Configuration of the run.
         whole: Whether an estimator needs the surroundings of the candidates.
+        grain: How fine communities are, where classes of the source touch.
     """
     rows = candidates.rows
     points = cluster_space(features, backbone, rows, config)
@@ -58,7 +62,7 @@ def space_of(
         rest = np.setdiff1d(np.arange(len(backbone)), rows)
         everything = np.concatenate([rows, rest])
         surroundings = cluster_space(features, backbone, everything, config)
-    return Space(points, candidates.known_labels, num_known, config, surroundings)
+    return Space(points, candidates.known_labels, num_known, config, surroundings, grain)
 
 
 def cluster_space(features: Points, backbone: Points, rows: Ids, config: TrainConfig) -> Points:

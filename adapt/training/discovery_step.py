@@ -60,6 +60,7 @@ def discover_classes(state: RunState, domains: Domains, config: TrainConfig) -> 
         num_known=num_known,
         config=config,
         anchors=domains.anchors,
+        grain=domains.grain,
     )
     found = _with_labels(found, before, domains)
     path = (*before.k_path, found.k_star) if before else (found.k_star,)
@@ -109,7 +110,9 @@ def _orphans(
     # A labelled image of a new class is evidence enough.
     gate = config.novel == "auto" and not config.k and not (first and first.is_new.any())
     given = first.given if first else None
-    orphans = find_orphans(source, labels, target, graph, logits, gate=gate, given=given)
+    orphans = find_orphans(
+        source, labels, target, graph, logits, gate=gate, given=given, grain=domains.grain
+    )
     if orphans.new.any() or not gate:
         return orphans, None
     return orphans, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)

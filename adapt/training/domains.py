@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.shared import Shared
+from scda.adapt.discovery.grain import Grain, grain_of
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.pretrained_classes import with_pretrained_classes
@@ -128,6 +129,13 @@ class Domains:
         if self.first is None:
             return torch.arange(len(self.labels))
         return torch.from_numpy(self.first.rows)
+
+    @cached_property
+    def grain(self) -> Grain | None:
+        """How finely the target may be divided; None where hardly any source classes touch."""
+        if not self._whitens:
+            return None
+        return grain_of(self.points[0], self._frozen[0].labels.numpy())
 
     @property
     def is_frozen(self) -> bool:

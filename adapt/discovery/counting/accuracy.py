@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from scda.adapt.discovery.communities import communities, shared_neighbours, thinned_rows
 from scda.adapt.discovery.counting.estimate import KEstimate
+from scda.adapt.discovery.grain import Grain
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import clustering_accuracy
 from scda.adapt.discovery.space import Space
@@ -18,23 +19,30 @@ _ENOUGH = 1.6  # times as many communities of T_kn as it has classes; finer ones
 def estimate_by_accuracy(space: Space) -> KEstimate:
     """Return k* as the number of communities of T_im where those of T_kn match its classes best.
 
-    The coarsest of several equally good resolutions counts.
+    The coarsest of several equally good resolutions counts. Where classes of the source touch, the
+    resolution is theirs.
     """
-    return KEstimate(matching_communities(space.points, space.known_labels, len(space.implicit)))
+    implicit = len(space.implicit)
+    return KEstimate(matching_communities(space.points, space.known_labels, implicit, space.grain))
 
 
-def matching_communities(points: Points, known_labels: Ids, num_implicit: int) -> int:
+def matching_communities(
+    points: Points, known_labels: Ids, num_implicit: int, grain: Grain | None = None
+) -> int:
     """Return the number of communities of T_im at the resolution that finds T_kn best, 1 or more.
 
     Args:
         points: Points of T_kn, then of T_im, then of any others, (N, D).
         known_labels: Pseudo-labels of T_kn, (n,).
         num_implicit: Number of images of T_im.
+        grain: What sets the resolution instead, if anything does.
     """
     rows = thinned_rows(len(points))
     split, end = np.searchsorted(rows, [len(known_labels), len(known_labels) + num_implicit])
     implicit = np.zeros(len(rows), bool)
     implicit[split:end] = True
+    if grain:
+        return max(1, _mostly(grain.communities(shared_neighbours(points[rows])), implicit)[1])
     labels = known_labels[rows[:split]]
     best = max(
         _tried(points[rows], implicit, _ENOUGH * len(np.unique(labels)) + 1),

@@ -12,4 +12,6 @@ def estimate_by_surroundings(space: Space) -> KEstimate:
     images take part, so that a few images of T_im among many of them are no class.
     """
     implicit = len(space.implicit)
-    return KEstimate(matching_communities(space.surroundings, space.known_labels, implicit))
+    return KEstimate(
+        matching_communities(space.surroundings, space.known_labels, implicit, space.grain)
+    )

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 
+from scda.adapt.discovery.grain import Grain
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.certain import best_two, certain_halves, typical
 from scda.adapt.discovery.novelty.landing import believed, class_centres, landing, similarity
 from scda.adapt.discovery.novelty.places import class_places, remoteness
+from scda.adapt.discovery.novelty.touching import beside_known
 from scda.adapt.discovery.novelty.walk import walk
 from scda.models.index import Ids
 
@@ -31,6 +33,7 @@ _FLOOR = 0.03  # of a landing, where an image of the class has about 1
 _MOST = 4.0  # nats of evidence that one image gives
 _REACH = 0.7  # of the walk
 _SMALLEST = 1e-6
+_LEAST = 0.1  # nats of evidence of an image of a group beside its class
 _ODDS = 1 / 400  # p(unknown) is kept this far from 0 and 1
 
 
@@ -76,6 +79,7 @@ def find_orphans(
     *,
     gate: bool,
     given: Ids | None = None,
+    grain: Grain | None = None,
 ) -> Orphans:
     """Return which target images are new.
 
@@ -88,6 +92,7 @@ def find_orphans(
         gate: Whether too little evidence in all means that nothing is new.
         given: Output of every labelled image, K for one of a new class, and -1 for others, (M,);
             None for none.
+        grain: What classes of the source that touch show; None where they do not touch.
     """
     probabilities = softmax(logits.astype(np.float64), axis=1)
     landed, centres = landing(source, labels, target, graph), class_centres(source, labels)
@@ -107,6 +112,10 @@ def find_orphans(
     evidence = walked(posterior, evidence, nearest_others(target, NEIGHBOURS))
     evidence = _bounded(evidence, given, num_known)
     new = evidence > 0
+    if grain:
+        beside = beside_known(centres, target, posterior.argmax(axis=1), new, grain)
+        evidence = _bounded(np.where(beside, _LEAST, evidence), given, num_known)
+        new = evidence > 0
     total = float(evidence[new].sum() / _usual_size(posterior[~new].argmax(axis=1)))
     if gate and (total < LEAST_EVIDENCE or new.sum() < LEAST_IMAGES):
         new = np.zeros_like(new)
