@@ -124,7 +124,8 @@ def _to_confirm(
     """Return the classes whose names, merges or drops may not fit any more, and why.
 
     They are those of which many images were in classes of another name: the class mixes, or a
-    mixture that had a name has become another class.
+    mixture that had a name has become another class. It stays so in later models until somebody
+    decides on the class again, be it with the same name.
 
     Args:
         earlier: The earlier model.
@@ -132,7 +133,10 @@ def _to_confirm(
         own: The earlier class that each new class is, or is a part of, (N,); -1 for none.
         kept: New class → id, of those with a name, a merge or a drop.
     """
-    found = {}
+    previous = earlier.manifest.previous
+    decided = {i for change in earlier.names.history for i in change.before}
+    before = previous.to_confirm if previous else {}
+    found = {i: before[i] for i in kept.values() if i in before and i not in decided}
     for new, class_id in kept.items():
         answer = earlier.answers[own[new]] if own[new] >= 0 else -1
         others = [old for old in origins(evidence, new) if old != answer]

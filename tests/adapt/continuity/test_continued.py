@@ -1,9 +1,12 @@
+import dataclasses
+import json
+
 import numpy as np
 
 from scda.adapt.continuity.continued import Continued, Found, continued
 from scda.adapt.continuity.earlier import Earlier
 from scda.adapt.continuity.ids import fresh_ids
-from scda.models.names import Names
+from scda.models.names import Change, ClassState, Names
 from scda.models.previous import Became, Previous
 from tests.adapt.continuity.earlier_models import centroids, earlier_model
 
@@ -131,6 +134,19 @@ def test_a_merge_that_a_class_outgrows_is_to_confirm() -> None:
     assert done.previous.lines[-1].startswith(f"{D1} (pen): to confirm")
 
 
+def test_a_name_stays_to_confirm_until_somebody_decides_on_the_class_again() -> None:
+    groups = ["K0:5"], ["K1:5"], ["D0:6"], ["D1:6"], ["D2:6"]
+    names = Names(version=1, labels={D0: "stapler", D1: "ruler"})
+    previous = after(earlier_model(ALL, names=names), *groups).previous
+    previous = dataclasses.replace(previous, to_confirm={D0: ("known-000",), D2: ("known-001",)})
+    again = after(earlier_model(ALL, names=names, previous=previous), *groups)
+    assert again.previous.to_confirm == {D0: ("known-000",)}  # the other one has no name any more
+    change = Change(version=2, at="", did="", before={D0: ClassState("stapler")})
+    decided = dataclasses.replace(names, history=(change,))
+    done = after(earlier_model(ALL, names=decided, previous=previous), *groups)
+    assert done.previous.to_confirm == {}
+
+
 def test_a_class_inherits_the_name_of_a_known_class_that_left_the_source() -> None:
     names = Names(version=1, merges={D0: "known-001", D1: "known-001"})
     done = after(
@@ -185,9 +201,6 @@ def test_ids_go_on_above_the_highest_that_was_ever_given() -> None:
 
 
 def test_what_changed_is_read_back_as_it_was_written() -> None:
-    import dataclasses
-    import json
-
     done = after(earlier_model(ALL, names=NAMED), ["K0:5"], ["K1:5"], ["D0:6", "D2:6"])
     text = json.dumps(dataclasses.asdict(done.previous))
     assert Previous.from_json(json.loads(text)) == done.previous
