@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.label import BOUND, FLOAT32, IMAGES, INT8, OV, processor_seconds
+from benchmarks.label import BOUND, FLOAT32, IMAGES, INT8, INT8_OV, OV, processor_seconds
 from benchmarks.speed import server
 from benchmarks.speed.answers import Answer, NotApplicable, exit_code
 from benchmarks.speed.contestant import Contestant
@@ -119,6 +119,8 @@ def start(stack: ExitStack, bundle: Path, int8: Path | None) -> dict[str, Contes
         ours[INT8] = server.ours(int8)
     if not why_no_openvino():
         ours[OV] = server.ours(bundle, SCDA_PROVIDER=OPENVINO)
+        if int8:
+            ours[INT8_OV] = server.ours(int8, SCDA_PROVIDER=OPENVINO)
     few, many = (
         server.litserve(bundle, workers=workers, threads=cores // workers) for workers in (1, cores)
     )

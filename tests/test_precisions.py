@@ -1,6 +1,7 @@
 """A model in int8, and with OpenVINO, from the command line to a server's answers."""
 
 import csv
+import importlib.util
 import json
 import re
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ from tests.conftest import Scda, TinyData
 from tests.launched import words_of
 from tests.serving import Server, serving
 
-# Of a confidence: what the same float32 sums in another order may change, and what bfloat16 may.
-WITHIN = {"fp32": 1e-3, "bf16": 0.05}
+# Of a confidence: what the same float32 sums in another order may change, what bfloat16 may, and
+# what rounding to int8 may where another runtime's sums end on the other side of a half.
+WITHIN = {"fp32": 1e-3, "bf16": 0.05, "int8": 0.05}
 SAME_SUMS = 1e-4  # of a confidence, between batches of one runtime
 
 
@@ -132,5 +134,9 @@ def test_a_run_in_int8_is_labelled_and_served(scda: Scda, tiny: TinyData, tmp_pa
         assert server.client.get("/v1/model").json()["model_id"] == manifest.id
         assert told_provider(server) == ("cpu", "cpu")
         check_alike(answered(server, tiny.target), rows, SAME_SUMS)
+    if importlib.util.find_spec("openvino"):
+        by_it = ("--provider", OPENVINO)
+        other = labelled(scda, run / "bundle-int8", tiny.target, tmp_path / "ov.csv", *by_it)
+        check_alike(other, rows, WITHIN["int8"])
     inspected = json.loads(scda("inspect", run / "bundle-int8", "--json", "--verify").stdout)
     assert inspected["quantisation"]["model_id"] == exact.id

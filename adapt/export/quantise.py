@@ -35,6 +35,7 @@ def quantise(model: onnx.ModelProto, out: Path, batches: Iterable[Pixels]) -> No
     Raises:
         UsageError: If it has no convolution.
     """
+    reshape_pooled(model.graph)
     nodes = list(model.graph.node)
     convolutions = [row for row, node in enumerate(nodes) if node.op_type == "Conv"]
     if not convolutions:
@@ -56,6 +57,36 @@ def quantise(model: onnx.ModelProto, out: Path, batches: Iterable[Pixels]) -> No
             # The mean of the batches' ranges: one image far off does not coarsen all others.
             extra_options={"CalibMovingAverage": True},
         )
+
+
+def reshape_pooled(graph: onnx.GraphProto) -> None:
+    """Let pooled activations, (N, D, 1, 1), be reshaped to (N, D) without a copy in between.
+
+    The exporter writes that copy, which changes nothing, as a `Gather` at positions computed from
+    N. With it, OpenVINO 2026.4 gives the first convolution in int8 a wrong bias.
+    """
+    producer = {value: node for node in graph.node for value in node.output}
+    for node in graph.node:
+        copied = producer.get(node.input[0]) if node.op_type == "Reshape" else None
+        if copied is None or copied.op_type != "Gather" or "as_strided" not in copied.output[0]:
+            continue
+        pooled = producer[copied.input[0]].input[0]  # before it was made flat
+        if producer[pooled].op_type == "ReduceMean":
+            node.input[0] = pooled
+    _remove_unused(graph)
+
+
+def _remove_unused(graph: onnx.GraphProto) -> None:
+    """Remove nodes and constants whose values nobody reads."""
+    needed, used = {value.name for value in graph.output}, []
+    for node in reversed(graph.node):  # a value is written before it is read
+        if needed.intersection(node.output):
+            used.append(node)
+            needed.update(node.input)
+    constants = [tensor for tensor in graph.initializer if tensor.name in needed]
+    for values, kept in ((graph.node, used[::-1]), (graph.initializer, constants)):
+        del values[:]
+        values.extend(kept)
 
 
 def set_temperatures(model: onnx.ModelProto, temperatures: Iterable[float]) -> bool:

@@ -175,7 +175,7 @@ def test_openvino_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch)
     assert precisions.why_no_openvino() == precisions.why_no_faster_openvino() == reason
 
 
-def test_onnx_runtime_is_the_only_runtime_of_the_bound(
+def test_the_bound_is_that_of_onnx_runtime_after_a_warm_up(
     bundle: Path, images: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predictor = load_predictor(bundle, provider="cpu", threads=1)
@@ -189,7 +189,7 @@ def test_onnx_runtime_is_the_only_runtime_of_the_bound(
     monkeypatch.setattr(predictor.session, "run", run)
     assert isinstance(predictor.session._session, ort.InferenceSession)
     assert label.processor_seconds(predictor, sorted(images.iterdir())) > 0
-    assert ran == [8, 2]
+    assert ran == [8, 8, 2]  # after a warm-up
 
 
 def test_a_missing_folder_of_photographs_is_filled(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scda.adapt.export import int8
 from scda.adapt.export.agreement import check_agreement
-from scda.adapt.export.quantise import quantise, set_temperatures
+from scda.adapt.export.quantise import quantise, reshape_pooled, set_temperatures
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError, UsageError
 from scda.models.images import read_file
@@ -221,6 +221,53 @@ def test_a_model_without_convolutions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no convolutions to write in int8"):
         quantise(onnx.ModelProto(), tmp_path / "model.onnx", [])
     assert not set_temperatures(onnx.ModelProto(), [1.0])
+
+
+def test_pooled_activations_are_reshaped_without_a_copy() -> None:
+    helper, types = onnx.helper, onnx.TensorProto
+    arrays = {
+        "sides": np.array([2, 3]),
+        "flat": np.array([-1]),
+        "columns": np.arange(5).reshape(1, 5, 1, 1),
+        "five": np.array(5),
+        "last": np.array([1, 2, 3]),
+        "zero": np.array(0),
+        "one": np.array(1),
+        "none": np.array([0]),
+        "shape": np.array([-1, 5]),
+        "unused": np.array([1]),
+    }
+    nodes = [
+        helper.make_node("ReduceMean", ["planes", "sides"], ["mean"], keepdims=1),
+        helper.make_node("Reshape", ["mean", "flat"], ["row"]),
+        helper.make_node("Shape", ["planes"], ["n"], start=0, end=1),
+        helper.make_node("Squeeze", ["n", "none"], ["count"]),
+        helper.make_node("Range", ["zero", "count", "one"], ["rows"]),
+        helper.make_node("Unsqueeze", ["rows", "last"], ["upright"]),
+        helper.make_node("Mul", ["upright", "five"], ["begins"]),
+        helper.make_node("Add", ["begins", "columns"], ["positions"]),
+        helper.make_node("Gather", ["row", "positions"], ["as_strided"]),
+        helper.make_node("Reshape", ["as_strided", "shape"], ["out"]),
+    ]
+    planes = helper.make_tensor_value_info("planes", types.FLOAT, ["n", 5, 4, 4])
+    out = helper.make_tensor_value_info("out", types.FLOAT, ["n", 5])
+    constants = [
+        onnx.numpy_helper.from_array(value.astype(np.int64), name) for name, value in arrays.items()
+    ]
+    graph = helper.make_graph(nodes, "pooling", [planes], [out], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    given = np.random.default_rng(0).random((3, 5, 4, 4), np.float32)
+
+    def answer() -> Any:
+        content = model.SerializeToString()
+        session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
+        return session.run(None, {"planes": given})[0]
+
+    before = answer()
+    reshape_pooled(model.graph)
+    assert [node.op_type for node in model.graph.node] == ["ReduceMean", "Reshape"]
+    assert {tensor.name for tensor in model.graph.initializer} == {"sides", "shape"}
+    np.testing.assert_array_equal(answer(), before)
 
 
 def test_the_ranges_are_measured_in_one_thread(
