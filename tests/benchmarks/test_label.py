@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import label
-from benchmarks.label import BOUND, EAGER, FLOAT32, INT8, OV, SINGLE
+from benchmarks.label import BOUND, EAGER, FLOAT32, INT8, INT8_OV, OV, SINGLE
 from benchmarks.speed import photographs as photographs_module
 from benchmarks.speed import precisions
 from benchmarks.speed.photographs import PHOTOGRAPHS, photographs_in
@@ -84,7 +84,7 @@ def test_every_program_labels_every_file_in_every_round(
 
 
 def rates(**per_second: float) -> dict[str, Rate]:
-    names = {"bound": BOUND, "ours": FLOAT32, "int8": INT8, "ov": OV}
+    names = {"bound": BOUND, "ours": FLOAT32, "int8": INT8, "ov": OV, "int8_ov": INT8_OV}
     names |= {"single": SINGLE, "eager": EAGER}
     return {names[name]: Rate(value, 1 / value) for name, value in per_second.items()}
 
@@ -106,6 +106,17 @@ def test_int8_and_openvino_are_compared_with_the_bound_in_float32(
         "PASS name=label_int8 ratio=1.21 bar=1.2",
         "FAIL name=label_openvino ratio=1.49 bar=1.5",
     ]
+
+
+def test_openvino_is_compared_with_the_faster_of_both_bundles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(label, "why_no_faster_openvino", lambda: None)
+    others = {"bound": 100, "ours": 93, "int8": 130, "single": 80, "eager": 20}
+    vnni = label.answers([rates(**others, ov=95, int8_ov=226)])
+    assert str(vnni[-1]) == "PASS name=label_openvino ratio=2.26 bar=1.5"
+    amx = label.answers([rates(**others, ov=160, int8_ov=120)])
+    assert str(amx[-1]) == "PASS name=label_openvino ratio=1.6 bar=1.5"
 
 
 def test_without_a_bundle_in_int8_its_line_does_not_apply(monkeypatch: pytest.MonkeyPatch) -> None:
