@@ -5,7 +5,7 @@ and report are left out. The backbone keeps the statistics of its pre-training, 
 for Office-31.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +51,8 @@ class Task:
     @cached_property
     def inputs(self) -> Inputs:
         """The features of the whole task."""
-        return inputs_of(self.lists, self.features.features)
+        of_images = inputs_of(self.lists, self.features.features)
+        return replace(of_images, classifier=self.features.classifier)
 
     def rows(self, share: float) -> Ids:
         """Return the first part of the shuffled target."""
@@ -88,7 +89,8 @@ def trained(task: Task, share: float, before: Step | None = None) -> Step:
     if earlier:
         promoted = known_classes(earlier, task.known, {}).promoted
         anchors = anchors_of(earlier, digests, promoted)
-    adapted = adapt(task.inputs.source, target, TrainConfig(seed=task.seed), anchors=anchors)
+    config, classifier = TrainConfig(seed=task.seed), task.inputs.classifier
+    adapted = adapt(task.inputs.source, target, config, anchors=anchors, classifier=classifier)
     final = final_model(adapted, list(task.known))
     memory = remember("frozen", target.numpy(), final.predicted, len(final.centroids))
     names, previous = Names(), None

@@ -83,13 +83,17 @@ def compared(before: Outcome, after: Outcome) -> Record:
     calls = {i: after.called(i) for i in after.most}
     carried = {i: label for i, label in calls.items() if label != i}
     wrong = [i for i, label in carried.items() if after.majorities.get(i, label) != label]
-    fates = after.manifest.previous.classes if after.manifest.previous else ()
+    previous = after.manifest.previous
+    fates = previous.classes if previous else ()
+    told = set(previous.to_confirm) if previous else set()
     return {
         "named": len(named),
         "still": len(still),
         "kept": len(kept),
         "carried": len(carried),
         "wrong": len(wrong),
+        "to_confirm": len(told & {*carried}),
+        "wrong_told": len(told & {*wrong}),
         # How pure a class was whose name is wrong now; a half is a coin toss.
         "wrong_before": [round(before.most[i][1], 2) if i in before.most else None for i in wrong],
         "wrong_most": sum(after.most[i][0] != label for i, label in carried.items()),
