@@ -12,7 +12,9 @@ from scda.models.drift.homogeneity import (
 
 
 @pytest.mark.parametrize(
-    "statistics", [(largest_change,), (rise,), (far_rise,), (rise, far_rise)], ids=repr
+    "statistics",
+    [(largest_change,), (rise,), (far_rise,), (rise, far_rise)],
+    ids=lambda given: "-".join(statistic.__name__ for statistic in given),
 )
 def test_two_samples_of_one_population_differ_as_often_as_the_p_value_says(
     statistics: tuple[Statistic, ...],
