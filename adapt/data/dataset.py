@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Data:
     rejected: list[Rejected]
     fingerprint: dict[str, Any]
 
-    @property
+    @cached_property
     def shared(self) -> Shared | None:
         """The images that both domains hold; None if there are none."""
         labels = self.source.labels.numpy()

@@ -16,7 +16,7 @@ class Shared:
     Attributes:
         rows: Their rows in the source, rising, (S,).
         twins: For each of them a row of the target with the same content, (S,).
-        labels: Label of every target image, 0 to K - 1, (M,); -1 where it has none, or several.
+        labels: Label of every target image, 0 to K - 1, (M,); -1 where it has none.
     """
 
     rows: Ids
@@ -42,19 +42,22 @@ class Shared:
 def shared_images(source: Sequence[str], labels: Ids, target: Sequence[str]) -> Shared | None:
     """Return the images that both domains hold; None if there are none.
 
+    An image that the source has in several classes stays an image of the source.
+
     Args:
         source: SHA-256 of every source image, (N,).
         labels: Labels of the source, (N,).
         target: SHA-256 of every target image, (M,).
     """
+    if set(source).isdisjoint(target):
+        return None
     twin_of = {digest: row for row, digest in reversed(list(enumerate(target)))}
-    rows = [row for row, digest in enumerate(source) if digest in twin_of]
+    label_of: dict[str, int] = {}
+    for digest, label in zip(source, labels.tolist(), strict=True):
+        label_of[digest] = label if label_of.get(digest, label) == label else -1
+    rows = [row for row, digest in enumerate(source) if digest in twin_of and label_of[digest] >= 0]
     if not rows:
         return None
-    label_of: dict[str, int] = {}
-    for row in rows:
-        label = int(labels[row])
-        label_of[source[row]] = label if label_of.get(source[row], label) == label else -1
     return Shared(
         np.array(rows, np.int64),
         np.array([twin_of[source[row]] for row in rows], np.int64),

@@ -35,10 +35,10 @@ def certain(logits: Points, given: Ids) -> Points:
 
 
 def with_labelled(found: Discovery, labels: Ids) -> Discovery:
-    """Return a discovery in which every labelled image is in T_kn.
+    """Return a discovery in which every labelled image is in T_kn, and none in T_im.
 
     Args:
-        found: Discovery, in which no labelled image is in T_im.
+        found: Discovery; where images stand in for new ones, labelled ones may be among them.
         labels: Class of every labelled image, -1 for other images, (M,).
     """
     known = found.candidates.known
@@ -46,8 +46,14 @@ def with_labelled(found: Discovery, labels: Ids) -> Discovery:
     rows = np.concatenate([known, missing])
     of_rows = np.concatenate([found.candidates.known_labels, labels[missing]])
     order = np.argsort(rows)
+    stays = labels[found.candidates.implicit] < 0
+    remaining, numbered = np.unique(found.implicit_labels[stays], return_inverse=True)
+    implicit = found.candidates.implicit[stays]
     return replace(
-        found, candidates=Candidates(rows[order], of_rows[order], found.candidates.implicit)
+        found,
+        k_star=found.k_star if stays.all() else len(remaining),
+        candidates=Candidates(rows[order], of_rows[order], implicit),
+        implicit_labels=found.implicit_labels if stays.all() else numbered.astype(np.int64),
     )
 
 

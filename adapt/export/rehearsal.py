@@ -68,12 +68,18 @@ def rehearse(
         shared: The images that both domains hold; None for none.
 
     Returns:
-        The answers; None if the target has fewer than 200 images, or training diverges.
+        The answers; None if the target has fewer than 200 images, no image is left to hold out, or
+        training diverges.
     """
     if len(target) < LEAST:
         return None
     rows = np.random.default_rng(config.seed).permutation(len(target))[:_MOST]
     held, kept = rows[::_PARTS], np.sort(np.delete(rows, np.s_[::_PARTS]))
+    if shared:  # a labelled image is known to every model, and so none is held out
+        labelled = np.flatnonzero(shared.labels >= 0)
+        held, kept = held[~np.isin(held, labelled)], np.union1d(kept, labelled)
+    if not len(held):
+        return None
     with rng.kept():
         try:
             rest = target[torch.from_numpy(kept)]

@@ -23,11 +23,12 @@ def test_all_copies_in_the_target_get_the_label() -> None:
     assert shared.labels.tolist() == [1, -1, 1]
 
 
-def test_an_image_in_two_classes_has_no_label() -> None:
+def test_an_image_in_two_classes_stays_an_image_of_the_source() -> None:
     shared = shared_images(["a", "a", "a", "b"], np.array([0, 1, 0, 1]), ["a", "b"])
     assert shared is not None
-    assert shared.rows.tolist() == [0, 1, 2, 3]
+    assert shared.rows.tolist() == [3]
     assert shared.labels.tolist() == [-1, 1]
+    assert shared_images(["a", "a", "c"], np.array([0, 1, 1]), ["a"]) is None
 
 
 def test_a_part_of_the_target_keeps_what_it_shares() -> None:

@@ -37,11 +37,20 @@ def test_labelled_images_are_certain() -> None:
 
 
 def test_every_labelled_image_is_a_candidate() -> None:
-    fewer = replace(FOUND, candidates=replace(FOUND.candidates, implicit=np.array([2, 6])))
+    candidates = replace(FOUND.candidates, implicit=np.array([2, 6]))
+    fewer = replace(FOUND, candidates=candidates, implicit_labels=np.array([0, 1]))
     found = with_labelled(fewer, seeds(_1=2, _4=0))
     assert found.candidates.known.tolist() == [0, 1, 4]
     assert found.candidates.known_labels.tolist() == [0, 1, 0]
     assert found.candidates.implicit.tolist() == [2, 6]
+
+
+def test_a_labelled_image_that_stood_in_for_a_new_one_is_none() -> None:
+    found = with_labelled(FOUND, seeds(_2=0, _3=0, _4=0, _5=1))
+    assert found.candidates.known.tolist() == [0, 1, 2, 3, 4, 5]
+    assert found.candidates.implicit.tolist() == [6, 7, 8]
+    assert found.implicit_labels.tolist() == [0, 0, 0]
+    assert found.k_star == 1
 
 
 def test_a_labelled_image_names_its_whole_cluster() -> None:

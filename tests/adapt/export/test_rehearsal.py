@@ -6,6 +6,7 @@ import torch
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.image_files import Images
+from scda.adapt.data.shared import shared_images
 from scda.adapt.export.final_model import final_model
 from scda.adapt.export.rehearsal import LEAST, agreement, rehearse
 from scda.adapt.runs.tables import HeldOutRow, read_held_out, write_held_out
@@ -53,3 +54,20 @@ def test_held_out_images_are_a_fifth_of_the_target_and_a_model_of_all_agrees_on_
         uncalibrated=round(float(agreed.uncalibrated[0]), 6),
         agrees=bool(agreed.agrees[0]),
     )
+
+
+def test_no_labelled_image_is_held_out() -> None:
+    rng = np.random.default_rng(0)
+    points = np.vstack([6 * row + rng.normal(size=(55, 8)) for row in np.eye(4, 8)])
+    target = torch.tensor(points, dtype=torch.float32)
+    source = Labelled(target[:110] + 0.1, torch.arange(2).repeat_interleave(55))
+    config = TrainConfig(pretrain_steps=40, rounds=1, round_steps=40)
+    plain = rehearse(source, target, config)
+    assert plain is not None
+    labelled = np.sort(plain.held[:5])
+    digests = [f"s{row}" for row in range(105)] + [f"t{row}" for row in labelled]
+    labels = source.labels.numpy()
+    shared = shared_images(digests, labels, [f"t{row}" for row in range(220)])
+    found = rehearse(source, target, config, shared=shared)
+    assert found is not None
+    assert found.held.tolist() == plain.held[5:].tolist()
