@@ -141,7 +141,8 @@ def _tables(records: Sequence[Record]) -> list[Answer]:
         print(f"| {' | '.join([*cells, *(_mean(of, name) for name in _ACCURACIES)])} |")
     last = [r for r in records if "accuracy_from_nothing" in r]
     print(f"\nsteps on the whole target: {', '.join(f'{n} {_mean(last, n)}' for n in _WHOLE)}")
-    told, wrong_told = (sum(r[name] for r in records) for name in ("to_confirm", "wrong_told"))
+    # Records of earlier versions do not have these.
+    told, wrong_told = (sum(r.get(n, 0) for r in records) for n in ("to_confirm", "wrong_told"))
     print(f"to confirm: {told} of the carried names, {wrong_told} of the wrong ones")
     purities = [share for r in records for share in r["wrong_before"]]
     print(f"majority before of the classes whose names are wrong now: {purities}")

@@ -123,7 +123,10 @@ class Naming:
         label, own = clean_label(label), self._own(class_id).label
         self._check_free(names, class_id, label or own)
         state = ClassState(label if label not in ("", own) else None)
-        return _changed(names, {class_id: state}, f"named {class_id} {label or own}")
+        # The same name again is a decision, too, where an earlier model's was carried over.
+        is_carried = class_id in names.labels and class_id not in decided_classes(names)
+        did = f"named {class_id} {label or own}"
+        return _changed(names, {class_id: state}, did, always=is_carried)
 
     def merge(self, names: Names, class_ids: Sequence[str]) -> Names:
         """Merge classes, and the classes merged into them before, into the first of them.
@@ -181,7 +184,8 @@ class Naming:
         last = undoable(names)
         if last is None:
             raise UsageError("there is no change to undo")
-        return _changed(names, last.before, f"undid: {last.did}", undoes=last.version)
+        did = f"undid: {last.did}"
+        return _changed(names, last.before, did, undoes=last.version, always=True)
 
     @property
     def class_ids(self) -> list[str]:
@@ -316,9 +320,31 @@ def _last_change(names: Names, edit: Edit) -> str | None:
     return None
 
 
-def _changed(names: Names, states: Mapping[str, ClassState], did: str, *, undoes: int = 0) -> Names:
-    """Return the next version of the names, or the same names if no state differs."""
-    before = {i: names.state(i) for i, state in states.items() if state != names.state(i)}
+def decided_classes(names: Names) -> set[str]:
+    """Return the ids of the classes that somebody decided on, in a change that still stands."""
+    undone = {change.undoes for change in names.history}
+    standing = (c for c in names.history if not c.undoes and c.version not in undone)
+    return {class_id for change in standing for class_id in change.before}
+
+
+def _changed(
+    names: Names,
+    states: Mapping[str, ClassState],
+    did: str,
+    *,
+    undoes: int = 0,
+    always: bool = False,
+) -> Names:
+    """Return the next version of the names, or the same names if no state differs.
+
+    Args:
+        names: The names before.
+        states: New states of some classes.
+        did: What was done, in words.
+        undoes: Version of the change that this one undoes; 0 for none.
+        always: Whether it is a change even if no state differs.
+    """
+    before = {i: names.state(i) for i, state in states.items() if always or state != names.state(i)}
     if not before:
         return names
     now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -16,6 +16,7 @@ from scda.adapt.continuity.memory import Memory
 from scda.adapt.continuity.vanished import remembered, returned
 from scda.models.index import Ids
 from scda.models.names import Names
+from scda.models.naming import decided_classes
 from scda.models.previous import Became, Fate, Newcomer, Previous
 
 
@@ -134,9 +135,9 @@ def _to_confirm(
         kept: New class → id, of those with a name, a merge or a drop.
     """
     previous = earlier.manifest.previous
-    decided = {i for change in earlier.names.history for i in change.before}
+    settled = decided_classes(earlier.names)
     before = previous.to_confirm if previous else {}
-    found = {i: before[i] for i in kept.values() if i in before and i not in decided}
+    found = {i: before[i] for i in kept.values() if i in before and i not in settled}
     for new, class_id in kept.items():
         answer = earlier.answers[own[new]] if own[new] >= 0 else -1
         others = [old for old in origins(evidence, new) if old != answer]

@@ -81,6 +81,11 @@ class Groups:
         """Return the label under which a class is predicted after merges and drops."""
         return self.labels[self.answers[class_id]]
 
+    def anchor(self, class_id: str) -> str:
+        """Return the id of the part of the page that shows a class."""
+        answer = self.answers[class_id]
+        return class_id if answer == UNKNOWN else answer
+
     def brief(self, class_id: str) -> str:
         """Return a short label of a class, such as `new 3` for one without a name."""
         label, (kind, _, number) = self.labels[class_id], class_id.rpartition("-")

@@ -24,6 +24,7 @@ from scda.models.naming import (
     Naming,
     change_names,
     clean_label,
+    decided_classes,
 )
 from tests.bundles import make_bundle
 
@@ -125,6 +126,19 @@ def test_undo_walks_back_to_the_start(naming: Naming) -> None:
     ]
     with pytest.raises(UsageError, match="no change to undo"):
         naming.undo(names)
+
+
+def test_the_same_name_again_confirms_one_that_was_carried_over(naming: Naming) -> None:
+    carried = Names(version=1, labels={D0: "stapler"})
+    confirmed = naming.name(carried, D0, "stapler")
+    assert (confirmed.version, confirmed.labels) == (2, carried.labels)
+    assert decided_classes(confirmed) == {D0}
+    assert naming.name(confirmed, D0, "stapler") == confirmed
+    undone = naming.undo(confirmed)
+    assert (undone.version, undone.labels) == (3, carried.labels)
+    assert decided_classes(undone) == set()
+    with pytest.raises(UsageError, match="no change to undo"):
+        naming.undo(undone)
 
 
 def test_after_an_undo_the_next_change_is_undone_first(naming: Naming) -> None:
