@@ -226,7 +226,7 @@ def test_where_no_new_class_is_wanted_images_that_look_new_join_the_class_they_r
     posterior = (0.7 * np.eye(KNOWN)[resembled] + 0.1).astype(np.float32)
     new = np.ones(len(resembled), bool)
     orphans = Orphans(posterior, np.ones(len(resembled), np.float32), new, 9.0)
-    monkeypatch.setattr(discovery_step, "find_orphans", lambda *arguments, gate: orphans)
+    monkeypatch.setattr(discovery_step, "find_orphans", lambda *arguments, **options: orphans)
     found = run(config(novel="no", rounds=1, pretrain_steps=2, round_steps=2)).adapted.discovery
     assert found is not None
     assert (found.candidates.known_labels == resembled[found.candidates.known]).all()
