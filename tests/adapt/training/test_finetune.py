@@ -291,9 +291,9 @@ def test_losses_that_are_no_numbers_lead_back_to_the_last_good_backbone(
         loss: Tensor = class_confusion(*arguments, **options)
         return loss * torch.nan if next(calls) >= 20 + 12 + 3 else loss  # from step 3 of round 2
 
-    def watched(networks: Networks, *rest: Any) -> tuple[int, ...]:
+    def watched(networks: Networks, *rest: Any, **options: Any) -> tuple[int, ...]:
         begun.append(state(networks.backbone))
-        return retrain(networks, *rest)
+        return retrain(networks, *rest, **options)
 
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", confusion)
     monkeypatch.setattr("scda.adapt.training.algorithm.retrain", watched)
