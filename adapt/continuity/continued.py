@@ -66,7 +66,7 @@ def continued(earlier: Earlier, found: Found) -> Continued:
         parts={class_ids[new]: old_ids[parts[new]] for new in np.flatnonzero(parts >= 0)},
     )
     names = carried_names(earlier, kept)
-    decided = {*names.labels, *names.merges, *names.drops} & {*class_ids[num_known:]}
+    edited = {*names.labels, *names.merges, *names.drops} & {*class_ids[num_known:]}
     fates = _fates(earlier, changes(evidence, _successors(earlier, matched)), class_ids, known)
     gone = {f.class_id: f for f in fates if f.class_id not in kept.ids}
     fresh = [new for new in np.flatnonzero(matched < 0).tolist() if new not in back]
@@ -89,7 +89,7 @@ def continued(earlier: Earlier, found: Found) -> Continued:
             earlier,
             evidence,
             np.where(matched < 0, parts, matched),
-            {new: i for new, i in enumerate(class_ids) if i in decided},
+            {new: i for new, i in enumerate(class_ids) if i in edited},
         ),
     )
     may_return = [i for i, fate in gone.items() if fate.became is not Became.NOW_KNOWN]

@@ -125,7 +125,7 @@ class Domains:
 
     @property
     def own_rows(self) -> Tensor:
-        """Rows of the whole source that are no images of the target, to train on as source."""
+        """Rows of the whole source that the rounds train on as source, (N',)."""
         if self.first is None:
             return torch.arange(len(self.labels))
         return torch.from_numpy(self.first.rows)
