@@ -106,11 +106,13 @@ class Previous:
             *self._kept(),
             *(f"{fate.name}: {_told(fate)}" for fate in self.changed),
             *(f"{one.name}: new{_origin(one)}" for one in self.new),
-            *(
-                f"{self.name(i)}: to confirm: many of its images were {', '.join(others)} before"
-                for i, others in self.to_confirm.items()
-            ),
+            *(f"{self.name(i)}: to confirm: {self.why_to_confirm(i)}" for i in self.to_confirm),
         ]
+
+    def why_to_confirm(self, class_id: str) -> str:
+        """Return why a class of `to_confirm` is one, as the end of a sentence."""
+        others = ", ".join(map(self.name, self.to_confirm[class_id]))
+        return f"many of its images were {others} before"
 
     def name(self, class_id: str) -> str:
         """Return the id of a class, with the label that people gave it if there is one."""

@@ -24,8 +24,10 @@ from scda.models.bundle import (
 )
 from scda.models.images import read_image
 from scda.models.index import build_index, write_index
+from scda.models.names import Names
 from scda.models.parity import Reference
 from scda.models.preprocess import Preprocessing
+from scda.models.previous import Previous
 from scda.models.session import Session
 from scda.models.target_figures import TargetFigures
 from scda.models.trust import ClassTrust, Trust
@@ -51,13 +53,16 @@ def make_bundle(
     trust: Trust | None = None,
     class_trust: Mapping[str, ClassTrust] | None = None,
     on_target: TargetFigures | None = None,
+    previous: Previous | None = None,
+    names: Names | None = None,
 ) -> Path:
     """Write a bundle of 3 known and up to 2 discovered classes to `folder`, and return it.
 
     An image of one colour of `RGB` is its class; `labels` are the names of blue, green and red.
     `targets` are its neighbours, path → colour; without them it has none. `trust` is its estimated
     accuracy, `class_trust` that of discovered classes by id, `on_target` its figures on the
-    target; without them the bundle is like one of an older version.
+    target; without them the bundle is like one of an older version. `previous` is what changed
+    since the model before, and `names` what it keeps of that one.
     """
     colours = [*KNOWN, *DISCOVERED[:num_discovered]]
     centres = np.array([RGB[name] for name in colours], np.float32) / np.float32(255)
@@ -83,6 +88,8 @@ def make_bundle(
             status=("ok",),
             trust=trust,
             on_target=on_target,
+            previous=previous,
+            names=names.to_json() if names else None,
             run={"made_by": "tests"},
         )
     return folder

@@ -19,7 +19,14 @@ from starlette.exceptions import HTTPException
 from scda.models.bundle import ClassInfo, Manifest, open_verified, read_manifest
 from scda.models.errors import GateError, ImageError, UsageError
 from scda.models.names import Names, read_names
-from scda.models.naming import ConflictError, Edit, SaveError, change_names, undoable
+from scda.models.naming import (
+    ConflictError,
+    Edit,
+    SaveError,
+    change_names,
+    decided_classes,
+    undoable,
+)
 from scda.serve.files.target_images import TargetImages, open_target_images
 from scda.serve.review.middleware import ReviewMiddleware
 from scda.serve.review.names_command import progress
@@ -91,7 +98,15 @@ class Review:
             "pictures": len(info.exemplars),
             "merged_into": names.merges.get(info.class_id),
             "dropped": info.class_id in names.drops,
+            "to_confirm": self._to_confirm(names, info.class_id),
         }
+
+    def _to_confirm(self, names: Names, class_id: str) -> str:
+        """Return why what a class keeps of an earlier model is to be confirmed; "" if it is not."""
+        previous = self.manifest.previous
+        if previous is None or class_id not in previous.to_confirm:
+            return ""
+        return "" if class_id in decided_classes(names) else previous.why_to_confirm(class_id)
 
 
 def create_review_app(

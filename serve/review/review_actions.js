@@ -18,7 +18,7 @@ function saveName(id) {
 async function sendName(id) {
   const name = cards.get(id).querySelector(".name input");
   const label = name.value;
-  if (label.trim() === name.dataset.saved) return true;
+  if (label.trim() === name.dataset.saved && !classOf(id).to_confirm) return true; // the same name confirms one that was carried over
   const holder = state.classes.find((info) => info.label === label.trim() && isActive(info.class_id));
   const fields = { class_ids: [id], label, version: Number(name.dataset.seen) };
   const became = await order("name", fields, label.trim() ? `named ${label.trim()}` : "name removed");

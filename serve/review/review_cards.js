@@ -31,9 +31,16 @@ function showProgress({ text, next_text, next_id, images, images_named, next_ima
 
 function showNotes() {
   const missing = state.why_no_images && `Only the typical images can be shown: ${state.why_no_images}.`;
-  const said = [statusSentence(state.status), trustSentence(state.trust), missing];
+  const said = [statusSentence(state.status), trustSentence(state.trust), toConfirm(), missing];
   $("notes").textContent = said.filter(Boolean).join(" ");
   $("notes").hidden = !$("notes").textContent;
+}
+
+/** Says how many classes of an earlier model keep what people decided on them, though they have changed. */
+function toConfirm() {
+  const count = state.classes.filter((info) => info.to_confirm).length;
+  if (!count) return "";
+  return `To confirm: what ${count === 1 ? "1 class keeps" : `${count} classes keep`} of the earlier run, a name, a merge or a drop.`;
 }
 
 function historyLine(change) {
@@ -56,6 +63,7 @@ function makeCard(info) {
   const into = card.querySelector(".merge-into");
   into.addEventListener("change", (event) => mergeInto(id, event.target));
   for (const soon of ["pointerenter", "focus"]) into.addEventListener(soon, () => fillMergeChoices(into, id));
+  card.querySelector(".confirm button").addEventListener("click", () => saveName(id));
   card.querySelector(".all").addEventListener("click", () => openImages(id));
   card.querySelector(".drop").addEventListener("click", () => drop(id));
   card.querySelector(".restore").addEventListener("click", () => restore(id));
@@ -77,6 +85,10 @@ function update(card, info) {
   card.querySelector(".facts").textContent = facts(info);
   card.querySelector(".doubt span").textContent = info.doubt;
   card.querySelector(".doubt").hidden = !info.doubt;
+  card.querySelector(".badge").hidden = !info.to_confirm;
+  card.querySelector(".confirm").hidden = !info.to_confirm;
+  card.querySelector(".confirm span").textContent = info.to_confirm;
+  card.querySelector(".confirm button").hidden = info.dropped;
   showPictures(card.querySelector(".pictures"), info);
   card.querySelector(".members").replaceChildren(...(members.get(info.class_id) || []).map(memberLine));
   card.classList.toggle("dropped", info.dropped);
@@ -122,7 +134,8 @@ function pictures(info, count) {
 function memberLine(info) {
   const line = document.createElement("li");
   const text = document.createElement("span");
-  text.textContent = `merged: ${info.label} · ${info.size} images`;
+  const confirm = info.to_confirm && ` · to confirm: ${info.to_confirm}`;
+  text.textContent = `merged: ${info.label} · ${info.size} images${confirm}`;
   const strip = document.createElement("div");
   strip.className = "pictures";
   strip.replaceChildren(...pictures(info, Math.min(4, info.pictures)));

@@ -118,7 +118,7 @@ def test_names_merges_and_drops_on_classes_that_mix_are_to_confirm() -> None:
     # The images of known-001 had the name of discovered-001; one image of six is not worth telling.
     assert mixed.previous.to_confirm == {D0: ("known-000",)}
     assert mixed.names.labels == {D0: "stapler"}
-    told = f"{D0} (stapler): to confirm: many of its images were known-000 before"
+    told = f"{D0} (stapler): to confirm: many of its images were known-000 (cup) before"
     assert told in mixed.previous.lines
     unnamed = after(earlier_model(ALL), ["K0:3"], ["K1:5"], ["D0:6", "K0:3-5"], ["D1:6"], ["D2:6"])
     assert unnamed.previous.to_confirm == {}

@@ -33,6 +33,7 @@ from scda.serve.http.settings import Settings
 from scda.serve.review.application import create_review_app
 from scda.serve.review.server import serve_review
 from tests.bundles import make_bundle, picture
+from tests.serve.review.carried import make_carried
 
 D0, D1, RED = "discovered-000", "discovered-001", "known-002"
 HOST = "http://127.0.0.1:4242"
@@ -82,7 +83,24 @@ def test_the_state_has_all_that_the_page_shows(app: FastAPI) -> None:
         "pictures": 1,
         "merged_into": None,
         "dropped": False,
+        "to_confirm": "",
     }
+
+
+def test_what_a_class_keeps_is_to_confirm_until_somebody_decides_on_it(tmp_path: Path) -> None:
+    app = create_review_app(make_carried(tmp_path / "bundle"), "token")
+
+    def told() -> list[str]:
+        return [info["to_confirm"] for info in ask(app, "GET", "/token/state").json()["classes"]]
+
+    why = "many of its images were known-001 (green), discovered-007 (pen) before"
+    assert told() == ["", "", "", why, "many of its images were known-000 before"]
+    change(app, action="name", class_ids=[D0], label="stapler")  # the same name
+    assert told()[3:] == ["", "many of its images were known-000 before"]
+    change(app, action="undo")
+    assert told()[3] == why
+    change(app, action="restore", class_ids=[D1])
+    assert told()[3:] == [why, ""]
 
 
 def test_a_doubtful_class_stands_last_and_says_why(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from scda.models.trust import ClassTrust, Doubt
 from scda.serve.review.application import create_review_app
 from tests.browser import opened, running, too_wide
 from tests.bundles import make_bundle, picture
+from tests.serve.review.carried import make_carried
 from tests.serve.review.many import make_many
 from tests.waiting import wait_for
 
@@ -434,6 +435,32 @@ def test_a_doubtful_class_is_marked_with_its_reason(tmp_path: Path, chromium: Br
         cards = page.locator("#discovered .card")
         assert cards.evaluate_all("all => all.map((card) => card.id)") == [D1, D0]
         assert not too_wide(page)
+
+
+def test_a_carried_name_is_marked_until_it_is_confirmed(tmp_path: Path, chromium: Browser) -> None:
+    folder = make_carried(tmp_path / "carried")
+    with (
+        running(create_review_app(folder, "token")) as address,
+        opened(chromium, f"{address}/token/", width=390) as page,
+    ):
+        badge, why = page.locator(f"#{D0} .badge"), page.locator(f"#{D0} .confirm")
+        expect(badge).to_have_text("to confirm")
+        expect(why).to_contain_text("many of its images were known-001 (green), discovered-007")
+        expect(page.locator("#notes")).to_contain_text("what 2 classes keep of the earlier run")
+        assert not too_wide(page)
+        page.click("#dropped-section summary")
+        expect(page.locator(f"#{D1} .confirm")).to_be_visible()
+        expect(page.locator(f"#{D1} .confirm button")).to_be_hidden()  # it has no name to keep
+        page.click(f"#{D0} .confirm button")
+        expect(badge).to_be_hidden()
+        expect(why).to_be_hidden()
+        page.click("#undo")
+        expect(badge).to_be_visible()
+        page.press(f"#{D0} .name input", "Enter")
+        expect(badge).to_be_hidden()
+        expect(page.locator("#notes")).to_contain_text("what 1 class keeps")
+        names = read_names(folder, read_manifest(folder))
+        assert (names.labels, names.version) == ({D0: "stapler"}, 4)
 
 
 def test_the_page_says_what_the_next_name_would_cover_and_goes_there(page: Page) -> None:
