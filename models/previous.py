@@ -92,7 +92,7 @@ class Previous:
     new: tuple[Newcomer, ...]  # in the order of the outputs
     retired: dict[str, str]  # ids that are never given again, and what the classes were called
     # Classes that keep a name, a merge or a drop although many of their images were in others, and
-    # which those are.
+    # which those are; none where half or more of their own earlier images are in others now.
     to_confirm: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -111,8 +111,11 @@ class Previous:
 
     def why_to_confirm(self, class_id: str) -> str:
         """Return why a class of `to_confirm` is one, as the end of a sentence."""
-        others = ", ".join(map(self.name, self.to_confirm[class_id]))
-        return f"many of its images were {others} before"
+        others = self.to_confirm[class_id]
+        if not others:
+            return "half or more of its earlier images are in other classes now"
+        is_new = "it is a new class, and " if class_id in {one.class_id for one in self.new} else ""
+        return f"{is_new}many of its images were {', '.join(map(self.name, others))} before"
 
     def name(self, class_id: str) -> str:
         """Return the id of a class, with the label that people gave it if there is one."""

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from scda.adapt.continuity.carry import Kept, carried_names
 from scda.adapt.continuity.changes import Change, changes, origins
+from scda.adapt.continuity.confirm import to_confirm
 from scda.adapt.continuity.earlier import Earlier
 from scda.adapt.continuity.ids import fresh_ids
 from scda.adapt.continuity.known import KnownClasses, known_classes
@@ -16,7 +17,6 @@ from scda.adapt.continuity.memory import Memory
 from scda.adapt.continuity.vanished import remembered, returned
 from scda.models.index import Ids
 from scda.models.names import Names
-from scda.models.naming import decided_classes
 from scda.models.previous import Became, Fate, Newcomer, Previous
 
 
@@ -85,10 +85,11 @@ def continued(earlier: Earlier, found: Found) -> Continued:
         ),
         retired={i: label for i, label in earlier.retired.items() if i not in back.values()}
         | {class_id: fate.label for class_id, fate in gone.items()},
-        to_confirm=_to_confirm(
+        to_confirm=to_confirm(
             earlier,
             evidence,
-            np.where(matched < 0, parts, matched),
+            matched,
+            parts,
             {new: i for new, i in enumerate(class_ids) if i in edited},
         ),
     )
@@ -117,33 +118,6 @@ def _discovered(earlier: Earlier, known: KnownClasses) -> NDArray[np.bool_]:
     """Return which earlier classes a new discovered class can be."""
     kinds = [info.kind == "discovered" for info in earlier.manifest.classes]
     return np.array([is_one and row not in known.promoted for row, is_one in enumerate(kinds)])
-
-
-def _to_confirm(
-    earlier: Earlier, evidence: Evidence, own: Ids, kept: Mapping[int, str]
-) -> dict[str, tuple[str, ...]]:
-    """Return the classes whose names, merges or drops may not fit any more, and why.
-
-    They are those of which many images were in classes of another name: the class mixes, or a
-    mixture that had a name has become another class. It stays so in later models until somebody
-    decides on the class again, be it with the same name.
-
-    Args:
-        earlier: The earlier model.
-        evidence: Images in common.
-        own: The earlier class that each new class is, or is a part of, (N,); -1 for none.
-        kept: New class → id, of those with a name, a merge or a drop.
-    """
-    previous = earlier.manifest.previous
-    settled = decided_classes(earlier.names)
-    before = previous.to_confirm if previous else {}
-    found = {i: before[i] for i in kept.values() if i in before and i not in settled}
-    for new, class_id in kept.items():
-        answer = earlier.answers[own[new]] if own[new] >= 0 else -1
-        others = [old for old in origins(evidence, new) if old != answer]
-        if others:
-            found[class_id] = tuple(earlier.manifest.class_ids[old] for old in others)
-    return found
 
 
 def _named(earlier: Earlier, matched: Ids) -> NDArray[np.bool_]:

@@ -134,6 +134,28 @@ def test_a_merge_that_a_class_outgrows_is_to_confirm() -> None:
     assert done.previous.lines[-1].startswith(f"{D1} (pen): to confirm")
 
 
+def test_a_name_on_a_class_that_half_of_its_images_have_left_is_to_confirm() -> None:
+    def told(names: Names, *groups: list[str]) -> Previous:
+        return after(earlier_model(ALL, names=names), ["K0:5"], ["K1:5"], *groups).previous
+
+    tape, half = Names(version=1, labels={D0: "tape"}), (["D0:3"], ["D0:3-6"], ["D1:6"], ["D2:6"])
+    assert told(tape, ["D0:4"], ["D0:4-6"], ["D1:6"], ["D2:6"]).to_confirm == {}
+    previous = told(tape, *half)
+    assert previous.to_confirm == {D0: ()}
+    assert previous.lines[-1] == (
+        f"{D0} (tape): to confirm: half or more of its earlier images are in other classes now"
+    )
+    assert told(Names(version=1, labels={D1: "pin"}), *half).to_confirm == {}  # D0 has no name
+    # Merged classes that stay are not told; one that loses half of its own images is, and so is one
+    # with half of the images under the name.
+    merged = Names(version=1, labels={D0: "tape"}, merges={D1: D0})
+    assert told(merged, ["D0:6"], ["D1:6"], ["D2:6"]).to_confirm == {}
+    assert told(merged, ["D0:3"], ["D1:6", "D0:3-6"], ["D2:6"]).to_confirm == {D0: ()}
+    assert told(merged, ["D0:6"], ["new:6"], ["D2:6"], ["D1:6"]).to_confirm == {}
+    assert told(merged, ["D0:6"], ["D2:6", "D1:3"], ["D1:3-6"]).to_confirm == {D1: ()}
+    assert told(merged, ["D0:6"], ["D2:6", "D1:6"]).to_confirm == {D0: ()}
+
+
 def test_a_name_stays_to_confirm_until_somebody_decides_on_the_class_again() -> None:
     groups = ["K0:5"], ["K1:5"], ["D0:6"], ["D1:6"], ["D2:6"]
     names = Names(version=1, labels={D0: "stapler", D1: "ruler"})

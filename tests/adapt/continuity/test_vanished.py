@@ -152,6 +152,11 @@ def test_one_vanishes_one_is_new_and_one_splits() -> None:
     alike = continued(first(NAMED), Found(KNOWN, predicted, digests, near))
     assert alike.names.merges == {D3: D0}
     assert alike.previous.new[0] == Newcomer(class_id=D3, label="stapler", of=(D0,))
+    assert alike.previous.to_confirm == {D3: (D0,)}  # nobody has seen it
+    assert alike.previous.lines[-1] == (
+        f"{D3} (stapler): to confirm: it is a new class, and many of its images were {D0} "
+        "(stapler) before"
+    )
     # Of a class without a name, it is a class of its own.
     unnamed = continued(first(Names()), Found(KNOWN, predicted, digests, near))
     assert unnamed.names.version == 0
