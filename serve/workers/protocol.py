@@ -17,6 +17,7 @@ from scda.serve.workers.connections import Connections, TooManyError
 MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
 MAX_HEADERS = 100
 READ_BYTES = 16 * 1024  # per turn of the event loop: as chunks of one byte they take 15 ms
+BODY_BYTES = 64 * 1024  # the same, of a body that is in one piece: a photograph takes few turns
 _LINGER = 10  # seconds that a client has to take the answer of what was refused
 _END = re.compile(rb"\n\r?\n")
 
@@ -63,7 +64,7 @@ class RequestProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a connection on which nothing is asked ends as one between two requests does."""
         super().connection_made(transport)
-        transport.max_size = READ_BYTES  # type: ignore[attr-defined]  # of asyncio, not documented
+        self._read_at_once(READ_BYTES)
         try:
             if refusal := self._connections.open(self._address):
                 self._refuse_all(refusal)
@@ -81,6 +82,7 @@ class RequestProtocol(H11Protocol):
             self.cycle.message_event.set()
             return
         super().data_received(data)
+        self._read_at_once(BODY_BYTES if self._in_plain_body else READ_BYTES)
         if self._refused:
             return
         between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
@@ -114,6 +116,15 @@ class RequestProtocol(H11Protocol):
     @property
     def _address(self) -> str:
         return self.client[0] if self.client else ""
+
+    @property
+    def _in_plain_body(self) -> bool:
+        """Whether a body arrives whose length was announced, so that it has no chunks."""
+        sends = self.conn.their_state is h11.SEND_BODY
+        return sends and all(name != b"transfer-encoding" for name, _ in self.headers)
+
+    def _read_at_once(self, count: int) -> None:
+        self.transport.max_size = count  # type: ignore[attr-defined]  # of asyncio, not documented
 
     def _refuse_all(self, error: RequestError) -> None:
         """Answer no request but the first, health checks with what they ask and others so."""

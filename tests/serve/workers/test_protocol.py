@@ -14,7 +14,7 @@ import pytest
 from scda.models.predictor import Predictor
 from scda.serve.http.application import create_app
 from scda.serve.http.settings import Settings
-from scda.serve.workers.protocol import MAX_HEAD, READ_BYTES, RequestProtocol
+from scda.serve.workers.protocol import BODY_BYTES, MAX_HEAD, READ_BYTES, RequestProtocol
 from scda.serve.workers.server import WorkerServer
 from tests.bundles import picture
 
@@ -114,18 +114,22 @@ def test_large_headers_are_refused_before_the_key_is_looked_for(
     run(scenario())
 
 
-def test_the_parser_sees_no_more_than_the_limits(
-    predictor: Predictor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A hundred megabytes of headers, of which the sender is told at the first."""
-    received = []
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what connections receive in one turn of the event loop each."""
+    sizes = list[int]()
     original = RequestProtocol.data_received
 
     def record(self: RequestProtocol, data: bytes) -> None:
-        received.append(len(data))
+        sizes.append(len(data))
         original(self, data)
 
     monkeypatch.setattr(RequestProtocol, "data_received", record)
+    return sizes
+
+
+def test_the_parser_sees_no_more_than_the_limits(predictor: Predictor, received: list[int]) -> None:
+    """A hundred megabytes of headers, of which the sender is told at the first."""
 
     async def scenario() -> None:
         async with serving(predictor) as connect:
@@ -142,6 +146,29 @@ def test_the_parser_sees_no_more_than_the_limits(
     run(scenario())
     assert max(received) <= READ_BYTES
     assert sum(received) < 3 * 2**20  # what is discarded, so that the sender sees the answer
+
+
+def test_a_body_in_one_piece_takes_few_turns_and_chunks_of_the_next_one_are_bounded(
+    predictor: Predictor, received: list[int]
+) -> None:
+    size = 40 * BODY_BYTES
+    head = HEAD + b"Authorization: Bearer secret\r\n"
+
+    async def scenario() -> None:
+        async with serving(predictor) as connect:
+            reader, writer = await connect()
+            writer.write(head + b"Content-Length: %d\r\n\r\n" % size + b"x" * size)
+            assert (await answer(reader))[0] == 415
+            assert READ_BYTES < max(received) <= BODY_BYTES
+            received.clear()
+            chunks = b"1\r\nx\r\n" * (4 * READ_BYTES // 6)
+            writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+            assert (await answer(reader))[0] == 415
+            writer.close()
+
+    run(scenario())
+    assert sum(received) > 3 * READ_BYTES
+    assert max(received) <= READ_BYTES
 
 
 def test_headers_within_the_limits_are_read(predictor: Predictor) -> None:
