@@ -308,6 +308,7 @@ def test_a_head_on_features_comes_out_the_same(
     assert told.count("source: 60 images of 3 classes") == 1
 
 
+@pytest.mark.slow
 def test_a_backbone_is_trained_by_two_processes_stopped_and_resumed(
     scda: Scda, tiny: TinyData, tmp_path: Path
 ) -> None:

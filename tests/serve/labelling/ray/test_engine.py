@@ -104,6 +104,7 @@ def test_from_storage_to_storage(predictor: Predictor, photos: Path, tmp_path: P
         label_on_ray(predictor, uris, [f"file://{out}"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_options_and_relative_inputs_mean_the_same(
     predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -118,6 +119,7 @@ def test_options_and_relative_inputs_mean_the_same(
     assert {row["review"] for row in rows(local)} == {True, False, None}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_too_many_errors_stop_it_and_resuming_continues(
     predictor: Predictor, photos: Path, tmp_path: Path
@@ -159,6 +161,7 @@ def test_too_many_errors_stop_it_and_resuming_continues(
         (photos / "new.jpg").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_a_killed_actor_loses_nothing(
     predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,6 +195,7 @@ def let_start_with(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PartLabeller", AmongDeadlyOnes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_a_file_that_kills_what_decodes_it_is_a_row(
     predictor: Predictor, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -252,6 +256,7 @@ def test_an_error_of_a_worker_is_that_of_the_command(
         label_on_ray(predictor, [str(photos)], [str(tmp_path / "rows")])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 def test_what_no_actor_can_load_is_told_and_leaves_nothing(
     bundle: Path, photos: Path, tmp_path: Path
