@@ -27,6 +27,9 @@ from scda.models.networks.weights import (
 )
 from scda.models.preprocess import Preprocessing
 
+# The median over the images of Office-31, with the weights of the packages.
+_LITE_LENGTHS = {"0": 15.2, "2": 12.2}
+
 
 @dataclass(frozen=True)
 class Backbone:
@@ -43,6 +46,7 @@ class Backbone:
     last_stage: frozenset[str]  # names of its parameters, for `--finetune last`
     parts: tuple["Backbone", ...] = ()
     classifier: nn.Linear | None = None  # of its pre-training, (N, `width`) to its classes
+    length: float | None = None  # typical length of its features; None if it was not measured
 
     @property
     def passes(self) -> int:
@@ -101,7 +105,28 @@ def side_by_side(parts: Sequence[Backbone]) -> Backbone:
         preprocessing,
         frozenset(),
         tuple(parts),
+        _joined_classifier(parts),
     )
+
+
+def _joined_classifier(parts: Sequence[Backbone]) -> nn.Linear | None:
+    """Return one layer that gives the mean of the parts' logits, from features of length 1.
+
+    The lengths that an image's features had are lost, so that the typical ones stand for them.
+    None if a part has no classifier or no known length, or if they tell other classes apart.
+    """
+    known = [
+        (part.classifier, part.length)
+        for part in parts
+        if part.classifier is not None and part.length is not None
+    ]
+    if len(known) < len(parts) or len({of.out_features for of, _ in known}) > 1:
+        return None
+    joined = nn.Linear(sum(part.width for part in parts), known[0][0].out_features)
+    weights = [length / len(parts) * of.weight for of, length in known]
+    bias = torch.stack([of.bias for of, _ in known]).mean(dim=0)
+    joined.load_state_dict({"weight": torch.cat(weights, dim=1), "bias": bias})
+    return joined.requires_grad_(False)
 
 
 def _load(name: str, weights: Path | None, image_size: int, notify: Notify) -> Backbone:
@@ -153,7 +178,9 @@ def _efficientnet_lite(
 
     name = f"efficientnet_lite{number}"
     network: Any = timm.create_model(f"tf_{name}", pretrained=False)
+    length = None
     if state is None:
+        length = _LITE_LENGTHS[number]
         state = _embedded_lite(number, list(network.state_dict()))
     network.reset_classifier(0)  # from here on the network gives features
     load_weights(network, state, name)
@@ -167,6 +194,7 @@ def _efficientnet_lite(
         preprocessing,
         _timm_last_stage(network),
         classifier=_classifier(state, "classifier", network.num_features),
+        length=length,
     )
 
 

