@@ -75,12 +75,11 @@ def audit(job: AuditJob, backbone: Backbone, reporter: Reporter) -> Audit:
         [*_names(of_source.paths, job.source), *_names(of_target.paths, job.target)],
         [class_of[path] for path in of_source.paths],
         np.concatenate([of_source.features, of_target.features]),
+        of_source.digests + of_target.digests,
     )
     reporter.begin("comparing images", len(paths))
     signatures = read_signatures(paths, job.limits, reporter.done)
-    groups = copy_groups(
-        images.features, of_source.digests + of_target.digests, partial(resemblance, signatures)
-    )
+    groups = copy_groups(images.features, images.digests, partial(resemblance, signatures))
     doubted, judged = label_findings(images)
     names = [
         *_unreadable_names("source", class_of, job.source),

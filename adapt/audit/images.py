@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,13 @@ class Audited:
         names: Path of each image relative to its folder.
         classes: Class of each source image; the target has none.
         features: Features of the backbone, (N, D).
+        digests: SHA-256 of each file.
     """
 
     names: Sequence[str]
     classes: Sequence[str]
     features: Features
+    digests: Sequence[str]
 
     def domain(self, row: int) -> str:
         """Return the domain of an image."""
@@ -38,6 +41,11 @@ class Audited:
     def label(self, row: int) -> str:
         """Return the class of an image; empty in the target."""
         return self.classes[row] if row < len(self.classes) else ""
+
+    @cached_property
+    def files_of_source(self) -> frozenset[str]:
+        """The digests of the source's files."""
+        return frozenset(self.digests[: len(self.classes)])
 
 
 def label_findings(images: Audited) -> tuple[list[Finding], Agreement | None]:
@@ -124,14 +132,19 @@ def _in_target(images: Audited, rows: Ids) -> Iterator[Finding]:
         if row == kept:
             continue
         where = f"source/{images.names[kept]}" if of_source else images.names[kept]
+        # Training takes an equal file for a labelled image of the target; of another copy it
+        # cannot tell.
+        is_labelled = images.digests[row] in images.files_of_source
         yield Finding(
             kind=Kind.LEAK if of_source else Kind.COPY,
             domain="target",
             path=images.names[row],
             label=images.label(kept),
             other=images.names[kept],
-            remove=True,
-            message=f"a copy of {where}",
+            remove=not is_labelled,
+            message=f"the same file as {where}: a labelled image of the target"
+            if is_labelled
+            else f"a copy of {where}",
         )
 
 

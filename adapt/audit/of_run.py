@@ -30,15 +30,14 @@ def audit_run(data: Data) -> list[Finding]:
         [*source.names(), *target.names()],
         [data.class_names[label] for label in data.source.labels.tolist()],
         torch.cat([data.source.features, data.target]).numpy(),
+        [*source.digests, *target.digests],
     )
-    paths, digests = [*source.paths, *target.paths], [*source.digests, *target.digests]
-    return audit_images(images, paths, digests, limits=source.limits)
+    return audit_images(images, [*source.paths, *target.paths], limits=source.limits)
 
 
 def audit_images(
     images: Audited,
     paths: Sequence[Path],
-    digests: Sequence[str],
     *,
     limits: ImageLimits = LIMITS,
     most: int = MOST_COMPARED,
@@ -48,7 +47,6 @@ def audit_images(
     Args:
         images: Images with their features, the source first.
         paths: File of each image.
-        digests: SHA-256 of each file.
         limits: The largest image that is read.
         most: Largest number of images that are compared with each other; of more, only equal
             files and poor classes are found.
@@ -61,7 +59,7 @@ def audit_images(
         return resemblance(signatures, places[: len(first)], places[len(first) :])
 
     pairs = _MOST_PAIRS if is_small else 0
-    groups = copy_groups(images.features, digests, alike, most=pairs)
+    groups = copy_groups(images.features, images.digests, alike, most=pairs)
     doubted, judged = label_findings(images) if is_small else ([], None)
     found = [*doubted, *copy_findings(images, groups, judged), *class_findings(images, groups)]
     kinds = list(Kind)

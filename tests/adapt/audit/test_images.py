@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,12 @@ from scda.adapt.report.audit_pictures import copy_groups
 from scda.models.excluded import NOTHING, read_excluded
 from tests.adapt.audit.test_labels import blobs
 
-FOUR = Audited(["a/1", "a/2", "b/1", "t1", "t2"], ["a", "a", "b"], np.eye(5, dtype=np.float32))
+FOUR = Audited(
+    ["a/1", "a/2", "b/1", "t1", "t2"],
+    ["a", "a", "b"],
+    np.eye(5, dtype=np.float32),
+    ["0", "1", "2", "3", "4"],
+)
 
 
 def kinds(found: list[Finding]) -> list[tuple[str, str, bool]]:
@@ -25,17 +31,17 @@ def test_a_wrong_label_names_the_class_and_an_image_that_shows_it() -> None:
     features, labels = blobs()
     labels[3] = 2
     names = [f"{label}/{row}" for row, label in enumerate(labels)]
-    found, judged = label_findings(Audited(names, [f"c{label}" for label in labels], features))
+    found, judged = label_findings(
+        Audited(names, [f"c{label}" for label in labels], features, names)
+    )
     assert judged
     assert kinds(found) == [("label", "2/3", True)]
     assert (found[0].label, found[0].suggested, found[0].other[:2]) == ("c2", "c0", "0/")
 
 
 def test_one_class_has_no_wrong_label() -> None:
-    assert label_findings(Audited(["1", "2"], ["a", "a"], np.eye(2, dtype=np.float32))) == (
-        [],
-        None,
-    )
+    one = Audited(["1", "2"], ["a", "a"], np.eye(2, dtype=np.float32), ["1", "2"])
+    assert label_findings(one) == ([], None)
 
 
 def test_the_first_of_copies_stays() -> None:
@@ -54,13 +60,20 @@ def test_a_target_image_of_the_source_is_a_leak() -> None:
     assert copy_groups(found)[0].pictures[0] == ("source", "b/1", "b")
 
 
+def test_a_target_image_that_is_a_file_of_the_source_is_labelled_and_stays() -> None:
+    images = replace(FOUR, digests=["0", "1", "2", "2", "4"])
+    found = copy_findings(images, np.array([0, 1, 2, 2, 2]), None)
+    assert kinds(found) == [("leak", "t1", False), ("leak", "t2", True)]
+    assert found[0].message == "the same file as source/b/1: a labelled image of the target"
+
+
 def test_copies_within_the_target() -> None:
     assert kinds(copy_findings(FOUR, np.array([0, 1, 2, 3, 3]), None)) == [("copy", "t2", True)]
 
 
 def test_classes_with_few_or_the_same_images() -> None:
     classes = ["many"] * 9 + ["same"] * 30 + ["few"] * 2
-    images = Audited([""] * 41, classes, np.zeros((41, 2), np.float32))
+    images = Audited([""] * 41, classes, np.zeros((41, 2), np.float32), [""] * 41)
     groups = np.array([*range(9), *[9] * 22, *range(10, 18), 18, 19])
     found = [(one.kind, one.label) for one in class_findings(images, groups)]
     assert found == [(Kind.FEW, "few"), (Kind.ALIKE, "same")]

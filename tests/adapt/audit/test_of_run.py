@@ -26,9 +26,9 @@ def test_a_run_finds_wrong_labels_copies_and_poor_classes_by_its_features(tmp_pa
     features[30] = features[0]
     digests = [str(number) for number in range(len(of))]
     digests[29] = digests[28]  # equal files in the target
-    images = Audited([path.name for path in paths], classes, features)
+    images = Audited([path.name for path in paths], classes, features, digests)
 
-    found = audit_images(images, paths, digests)
+    found = audit_images(images, paths)
     assert [(one.kind, one.path, one.other) for one in found if one.kind != Kind.LABEL] == [
         (Kind.LEAK, "30.png", "0.png"),
         (Kind.COPY, "21.png", "20.png"),
@@ -50,7 +50,7 @@ def test_a_run_finds_wrong_labels_copies_and_poor_classes_by_its_features(tmp_pa
     assert [one.remove for one in again] == [one.remove for one in found]
     assert any(one.remove for one in again)
 
-    of_many = audit_images(images, paths, digests, most=len(of) - 1)
+    of_many = audit_images(images, paths, most=len(of) - 1)
     assert [(one.kind, one.path) for one in of_many] == [(Kind.COPY, "29.png"), (Kind.FEW, "few")]
 
 
