@@ -5,9 +5,9 @@
 
 Runs every task with `robust`, with another backbone, and with the preset `accurate`; with the two
 presets also after a person has labelled a few images of the target. These images are chosen
-without a label, one in each of N clusters; those of known classes join the source, and if there
-are others, `--novel yes` says so. All runs of a backbone are scored without them. Appends to the
-file, and skips what it already contains.
+without a label, one in each of N clusters; those of known classes are put into the source folder,
+which makes them labelled images of the target, and if there are others, `--novel yes` says so. All
+runs of a backbone are scored without them. Appends to the file, and skips what it already contains.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from benchmarks.suites.summary import figure, group_of
 from benchmarks.suites.tasks import DEVELOPMENT, Task, read_tasks
 from scda.adapt.config_file import resolve
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.kmeans import cluster
 from scda.models.cache import user_cache
 from scda.models.errors import ScdaError, UsageError
@@ -143,13 +144,23 @@ def representatives(features: Features, count: int, *, seed: int) -> Ids:
 
 
 def with_labels(inputs: Inputs, rows: Ids, truth: Ids) -> Inputs:
-    """Return the inputs with target images added to the source; they stay in the target, too."""
+    """Return the inputs with images that both domains hold: labelled images of the target.
+
+    Args:
+        inputs: Features of both domains.
+        rows: Rows of the labelled images in the target, (S,).
+        truth: Class of every target image, (M,); those of the rows are known ones.
+    """
+    before = len(inputs.source.labels)
     labels = torch.from_numpy(truth[rows]).to(inputs.source.labels.dtype)
     source = Labelled(
         torch.cat([inputs.source.features, inputs.target[rows]]),
         torch.cat([inputs.source.labels, labels]),
     )
-    return replace(inputs, source=source)
+    given = np.full(len(truth), -1)
+    given[rows] = truth[rows]
+    shared = Shared(before + np.arange(len(rows)), rows, given) if len(rows) else None
+    return replace(inputs, source=source, shared=shared)
 
 
 def _of_rows(trained: Trained, rows: Ids) -> Trained:

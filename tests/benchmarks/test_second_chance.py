@@ -93,10 +93,16 @@ def test_no_more_representatives_than_images() -> None:
     assert rows.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_labelled_images_join_the_source_and_stay_in_the_target() -> None:
+def test_labelled_images_are_in_both_domains() -> None:
     target = torch.arange(12.0).reshape(4, 3)
     inputs = Inputs(Labelled(torch.zeros(2, 3), torch.tensor([0, 1])), target)
     joined = second_chance.with_labels(inputs, np.array([1, 3]), np.array([0, 1, 2, 0]))
     torch.testing.assert_close(joined.source.features[2:], target[[1, 3]])
     assert joined.source.labels.tolist() == [0, 1, 1, 0]
     assert joined.target is target
+    assert joined.shared
+    assert joined.shared.rows.tolist() == [2, 3]
+    assert joined.shared.twins.tolist() == [1, 3]
+    assert joined.shared.labels.tolist() == [-1, 1, -1, 0]
+    none = second_chance.with_labels(inputs, np.array([], int), np.array([0, 1, 2, 0]))
+    assert none.shared is None
