@@ -93,7 +93,7 @@ def _plan(
     changes: Mapping[str, Any],
     labels: int,
 ) -> list[Run]:
-    variant = f"{name}, {labels} labels" if labels else name
+    variant = f"{name}, {labels} labelled" if labels else name
     planned = []
     for seed in range(options.seeds):
         config = resolve({"preset": "robust", "seed": seed, **changes})
@@ -111,7 +111,7 @@ def measure(run: Run, inputs: Inputs, *, count: int, joins: bool) -> Record:
         run: Run to do.
         inputs: Features of both domains.
         count: Number of images that a person labels.
-        joins: Whether those of known classes join the source, and others set `novel`.
+        joins: Whether those of known classes are put into the source, and others set `novel`.
     """
     truth, num_known, config = np.array(run.lists.truth), run.lists.num_known, run.config
     with threadpool_limits(1):

@@ -43,9 +43,9 @@ class Audited:
         return self.classes[row] if row < len(self.classes) else ""
 
     @cached_property
-    def files_of_source(self) -> frozenset[str]:
-        """The digests of the source's files."""
-        return frozenset(self.digests[: len(self.classes)])
+    def files_of_target(self) -> frozenset[str]:
+        """The digests of the target's files."""
+        return frozenset(self.digests[len(self.classes) :])
 
 
 def label_findings(images: Audited) -> tuple[list[Finding], Agreement | None]:
@@ -89,24 +89,29 @@ def copy_findings(
         groups: Number of the group of copies of each image, (N,).
         judged: Scores of the source, which tell the better label of one picture in two classes.
     """
-    return [
-        finding
-        for rows in members(groups)
-        for finding in (
-            *_in_source(images, rows[rows < len(images.classes)], judged),
-            *_in_target(images, rows),
-        )
-    ]
+    found: list[Finding] = []
+    for rows in members(groups):
+        of_source, of_target = (part.tolist() for part in _split(rows, len(images.classes)))
+        kept = _kept(images, of_source, judged) if of_source else of_target[0]
+        found += _in_source(images, of_source, kept)
+        found += _in_target(images, of_target, kept)
+    return found
 
 
-def _in_source(images: Audited, rows: Ids, judged: Agreement | None) -> Iterator[Finding]:
-    if len(rows) < 2:
-        return
+def _kept(images: Audited, rows: Sequence[int], judged: Agreement | None) -> int:
+    """Return the image of copies in the source that stays.
+
+    It is the one with the better label or, where they have the same, one whose file the target
+    holds, too, if there is one.
+    """
+    if judged and len({images.label(row) for row in rows}) > 1:
+        return max(rows, key=lambda row: judged.own[row])
+    return next((row for row in rows if images.digests[row] in images.files_of_target), rows[0])
+
+
+def _in_source(images: Audited, rows: Sequence[int], kept: int) -> Iterator[Finding]:
     labels = {images.label(row) for row in rows}
-    kept = int(rows[0])
-    if judged and len(labels) > 1:
-        kept = int(max(rows, key=lambda row: judged.own[row]))
-    for row in rows.tolist():
+    for row in rows:
         label = images.label(row)
         if len(labels) == 1 and row == kept:
             continue
@@ -125,18 +130,18 @@ def _in_source(images: Audited, rows: Ids, judged: Agreement | None) -> Iterator
         )
 
 
-def _in_target(images: Audited, rows: Ids) -> Iterator[Finding]:
-    of_source, of_target = (part.tolist() for part in _split(rows, len(images.classes)))
-    kept = of_source[0] if of_source else of_target[0]
-    for row in of_target:
+def _in_target(images: Audited, rows: Sequence[int], kept: int) -> Iterator[Finding]:
+    in_source = kept < len(images.classes)
+    where = f"source/{images.names[kept]}" if in_source else images.names[kept]
+    # Training takes an equal file for a labelled image of the target, if it is there once; of
+    # another copy it cannot tell.
+    equal = [row for row in rows if in_source and images.digests[row] == images.digests[kept]]
+    for row in rows:
         if row == kept:
             continue
-        where = f"source/{images.names[kept]}" if of_source else images.names[kept]
-        # Training takes an equal file for a labelled image of the target; of another copy it
-        # cannot tell.
-        is_labelled = images.digests[row] in images.files_of_source
+        is_labelled = row in equal[:1]
         yield Finding(
-            kind=Kind.LEAK if of_source else Kind.COPY,
+            kind=Kind.LEAK if in_source else Kind.COPY,
             domain="target",
             path=images.names[row],
             label=images.label(kept),

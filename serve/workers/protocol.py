@@ -17,7 +17,7 @@ from scda.serve.workers.connections import Connections, TooManyError
 MAX_HEAD = 32 * 1024  # bytes of the request line and the headers, or of the trailers of a body
 MAX_HEADERS = 100
 READ_BYTES = 16 * 1024  # per turn of the event loop: as chunks of one byte they take 15 ms
-BODY_BYTES = 64 * 1024  # the same, of a body that is in one piece: a photograph takes few turns
+BODY_BYTES = 64 * 1024  # the same, inside a body that is in one piece: it takes fewer turns
 _LINGER = 10  # seconds that a client has to take the answer of what was refused
 _END = re.compile(rb"\n\r?\n")
 
@@ -60,6 +60,7 @@ class RequestProtocol(H11Protocol):
         self._seconds: float = settings.upload_seconds
         self._arrival: asyncio.TimerHandle | None = None  # runs while something must arrive
         self._refused = False
+        self._body_left: int | None = None  # bytes of a plain body that are to come, at least
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a connection on which nothing is asked ends as one between two requests does."""
@@ -82,7 +83,8 @@ class RequestProtocol(H11Protocol):
             self.cycle.message_event.set()
             return
         super().data_received(data)
-        self._read_at_once(BODY_BYTES if self._in_plain_body else READ_BYTES)
+        self._body_left = self._left_of_body(len(data))
+        self._read_at_once(BODY_BYTES if (self._body_left or 0) >= BODY_BYTES else READ_BYTES)
         if self._refused:
             return
         between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
@@ -117,11 +119,22 @@ class RequestProtocol(H11Protocol):
     def _address(self) -> str:
         return self.client[0] if self.client else ""
 
-    @property
-    def _in_plain_body(self) -> bool:
-        """Whether a body arrives whose length was announced, so that it has no chunks."""
-        sends = self.conn.their_state is h11.SEND_BODY
-        return sends and all(name != b"transfer-encoding" for name, _ in self.headers)
+    def _left_of_body(self, count: int) -> int | None:
+        """Return how many bytes of the body under way are to come, at least.
+
+        None outside a body; 0 for one in chunks, whose length nobody knows.
+
+        Args:
+            count: Number of bytes that were received last.
+        """
+        if self.conn.their_state is not h11.SEND_BODY:
+            return None
+        if self._body_left is not None:
+            return self._body_left - count
+        headers = dict(self.headers)
+        if b"transfer-encoding" in headers:
+            return 0
+        return int(headers[b"content-length"]) - BODY_BYTES  # no more of it came with the head
 
     def _read_at_once(self, count: int) -> None:
         self.transport.max_size = count  # type: ignore[attr-defined]  # of asyncio, not documented

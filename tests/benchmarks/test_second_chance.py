@@ -44,7 +44,7 @@ def test_every_variant_has_a_record_and_a_row_and_is_not_run_again(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert second_chance.main(arguments) == 0
-    variants = ["robust", "robust, 4 labels", "lite2"]
+    variants = ["robust", "robust, 4 labelled", "lite2"]
     assert [record["variant"] for record in records(arguments)] == variants
     printed = capsys.readouterr().out
     assert "| variant | shapes half | mean over tasks |" in printed

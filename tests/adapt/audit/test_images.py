@@ -67,6 +67,13 @@ def test_a_target_image_that_is_a_file_of_the_source_is_labelled_and_stays() -> 
     assert found[0].message == "the same file as source/b/1: a labelled image of the target"
 
 
+def test_the_copy_whose_file_the_target_holds_is_the_one_that_stays() -> None:
+    images = replace(FOUR, digests=["0", "1", "2", "1", "1"])
+    found = copy_findings(images, np.array([0, 0, 2, 0, 0]), None)
+    assert kinds(found) == [("copy", "a/1", True), ("leak", "t1", False), ("leak", "t2", True)]
+    assert found[1].message == "the same file as source/a/2: a labelled image of the target"
+
+
 def test_copies_within_the_target() -> None:
     assert kinds(copy_findings(FOUR, np.array([0, 1, 2, 3, 3]), None)) == [("copy", "t2", True)]
 
