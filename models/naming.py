@@ -124,12 +124,14 @@ class Naming:
         self._check_free(names, class_id, label or own)
         state = ClassState(label if label not in ("", own) else None)
         # The same name again is a decision, too, where an earlier model's was carried over.
-        is_carried = class_id in names.labels and class_id not in decided_classes(names)
+        is_carried = class_id in names.labels and _undecided(names, [class_id])
         did = f"named {class_id} {label or own}"
         return _changed(names, {class_id: state}, did, always=is_carried)
 
     def merge(self, names: Names, class_ids: Sequence[str]) -> Names:
         """Merge classes, and the classes merged into them before, into the first of them.
+
+        The same merge again confirms one that was carried over from an earlier model.
 
         Raises:
             UsageError: If there are fewer than two classes, one is merged or dropped already, or a
@@ -139,7 +141,8 @@ class Naming:
             got = ", ".join(class_ids) or "none"
             raise UsageError(f"merge: got {got}; expected at least two different classes")
         into, *rest = dict.fromkeys(class_ids)
-        for class_id in (into, *rest):
+        is_carried = all(names.merges.get(i) == into for i in rest) and _undecided(names, rest)
+        for class_id in () if is_carried else (into, *rest):
             self._check_active(names, class_id)
         if self._own(into).kind != "known":
             for class_id in rest:
@@ -150,17 +153,22 @@ class Naming:
                     )
         moved = [i for i in self.class_ids if i in rest or names.merges.get(i) in rest]
         states = {i: dataclasses.replace(names.state(i), merged_into=into) for i in moved}
-        return _changed(names, states, f"merged {', '.join(rest)} into {into}")
+        did = f"merged {', '.join(rest)} into {into}"
+        return _changed(names, states, did, always=is_carried)
 
     def drop(self, names: Names, class_id: str) -> Names:
         """Turn a class, and the classes merged into it, into `unknown`.
 
+        The same drop again confirms one that was carried over from an earlier model.
+
         Raises:
-            UsageError: If there is no such class, or it is merged into another.
+            UsageError: If there is no such class, or it is merged or dropped already.
         """
-        self._check_active(names, class_id)
+        is_carried = class_id in names.drops and _undecided(names, [class_id])
+        if not is_carried:
+            self._check_active(names, class_id)
         state = dataclasses.replace(names.state(class_id), dropped=True)
-        return _changed(names, {class_id: state}, f"dropped {class_id}")
+        return _changed(names, {class_id: state}, f"dropped {class_id}", always=is_carried)
 
     def restore(self, names: Names, class_id: str) -> Names:
         """Take a class back out of a merge or a drop, with its label if that is still free.
@@ -325,6 +333,10 @@ def decided_classes(names: Names) -> set[str]:
     undone = {change.undoes for change in names.history}
     standing = (c for c in names.history if not c.undoes and c.version not in undone)
     return {class_id for change in standing for class_id in change.before}
+
+
+def _undecided(names: Names, class_ids: Sequence[str]) -> bool:
+    return not decided_classes(names).issuperset(class_ids)
 
 
 def _changed(

@@ -92,7 +92,8 @@ class Previous:
     new: tuple[Newcomer, ...]  # in the order of the outputs
     retired: dict[str, str]  # ids that are never given again, and what the classes were called
     # Classes that keep a name, a merge or a drop although many of their images were in others, and
-    # which those are; none where half or more of their own earlier images are in others now.
+    # which those are; none where half or more of the images in common under their earlier name, or
+    # of their own, are in other classes now.
     to_confirm: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -113,7 +114,10 @@ class Previous:
         """Return why a class of `to_confirm` is one, as the end of a sentence."""
         others = self.to_confirm[class_id]
         if not others:
-            return "half or more of its earlier images are in other classes now"
+            return (
+                "half or more of the images in common under its earlier name, or of its own, "
+                "are in other classes now"
+            )
         is_new = "it is a new class, and " if class_id in {one.class_id for one in self.new} else ""
         return f"{is_new}many of its images were {', '.join(map(self.name, others))} before"
 

@@ -10,7 +10,7 @@ from scda.models.index import Ids
 from scda.models.previous import Became
 
 PART = 0.2  # share of a class's images that is worth telling
-_FEWEST = 2  # images that are
+FEWEST = 2  # images that are
 _MOST = 0.5
 
 
@@ -55,6 +55,6 @@ def _change(images: Ids, own: int) -> Change:
 
 def _parts(images: Ids) -> tuple[int, ...]:
     """Return where `PART` or more of the images are, most first."""
-    least = max(_FEWEST, PART * images.sum())
+    least = max(FEWEST, PART * images.sum())
     order: Sequence[int] = np.argsort(-images, kind="stable").tolist()
     return tuple(index for index in order if images[index] >= least)

@@ -95,6 +95,24 @@ async function restore(id) {
   if (await edited("restore", [id], `restored ${id}`)) reveal(id);
 }
 
+/** Confirms what a class keeps of an earlier run: the same merge, drop or name again. */
+async function keep(id) {
+  const { merged_into, dropped } = classOf(id);
+  let kept;
+  if (merged_into) kept = await edited("merge", [merged_into, id], `${id} stays merged`);
+  else if (dropped) kept = await edited("drop", [id], `${id} stays dropped`);
+  else kept = await keepName(id);
+  if (kept) reveal(merged_into || id);
+}
+
+async function keepName(id) {
+  await saving.get(id);
+  const name = cards.get(id).querySelector(".name input");
+  name.value = name.dataset.saved; // a name that was typed and refused is still there
+  name.dataset.seen = state.version;
+  return saveName(id);
+}
+
 /** Sends an edit of classes as they are shown now; tells whether it was carried out. */
 async function edited(action, class_ids, message) {
   return (await order(action, { class_ids, version: state.version }, message)) === SAVED;

@@ -63,7 +63,7 @@ function makeCard(info) {
   const into = card.querySelector(".merge-into");
   into.addEventListener("change", (event) => mergeInto(id, event.target));
   for (const soon of ["pointerenter", "focus"]) into.addEventListener(soon, () => fillMergeChoices(into, id));
-  card.querySelector(".confirm button").addEventListener("click", () => saveName(id));
+  card.querySelector(".confirm button").addEventListener("click", () => keep(id));
   card.querySelector(".all").addEventListener("click", () => openImages(id));
   card.querySelector(".drop").addEventListener("click", () => drop(id));
   card.querySelector(".restore").addEventListener("click", () => restore(id));
@@ -88,7 +88,7 @@ function update(card, info) {
   card.querySelector(".badge").hidden = !info.to_confirm;
   card.querySelector(".confirm").hidden = !info.to_confirm;
   card.querySelector(".confirm span").textContent = info.to_confirm;
-  card.querySelector(".confirm button").hidden = info.dropped;
+  card.querySelector(".confirm button").textContent = info.dropped ? "Keep it dropped" : "Keep the name";
   showPictures(card.querySelector(".pictures"), info);
   card.querySelector(".members").replaceChildren(...(members.get(info.class_id) || []).map(memberLine));
   card.classList.toggle("dropped", info.dropped);
@@ -139,7 +139,8 @@ function memberLine(info) {
   const strip = document.createElement("div");
   strip.className = "pictures";
   strip.replaceChildren(...pictures(info, Math.min(4, info.pictures)));
-  line.append(text, button("Separate", () => restore(info.class_id)), strip);
+  const keeps = info.to_confirm ? [button("Keep it merged", () => keep(info.class_id))] : [];
+  line.append(text, ...keeps, button("Separate", () => restore(info.class_id)), strip);
   return line;
 }
 

@@ -141,6 +141,26 @@ def test_the_same_name_again_confirms_one_that_was_carried_over(naming: Naming) 
         naming.undo(undone)
 
 
+def test_the_same_merge_or_drop_again_confirms_one_that_was_carried_over(naming: Naming) -> None:
+    merged = Names(version=1, merges={D0: RED, D1: RED})
+    confirmed = naming.merge(merged, [RED, D1])
+    assert (confirmed.version, confirmed.merges) == (2, merged.merges)
+    assert decided_classes(confirmed) == {D1}
+    assert decided_classes(naming.undo(confirmed)) == set()
+    assert naming.undo(confirmed).merges == merged.merges
+    dropped = Names(version=1, drops=frozenset([D0]), merges={D1: D0})
+    kept = naming.merge(naming.drop(dropped, D0), [D0, D1])
+    assert (kept.drops, kept.merges) == (dropped.drops, dropped.merges)
+    assert decided_classes(kept) == {D0, D1}
+    for names, edit in (
+        (confirmed, Edit("merge", [RED, D1])),
+        (merged, Edit("merge", [BLUE, D1])),
+        (kept, Edit("drop", [D0])),
+    ):
+        with pytest.raises(UsageError, match="restore it first"):
+            naming.apply(names, edit)
+
+
 def test_after_an_undo_the_next_change_is_undone_first(naming: Naming) -> None:
     names = naming.undo(naming.name(naming.name(Names(), D0, "a"), D0, "b"))
     names = naming.undo(naming.name(names, D1, "c"))

@@ -6,6 +6,7 @@ import numpy as np
 from scda.adapt.continuity.continued import Continued, Found, continued
 from scda.adapt.continuity.earlier import Earlier
 from scda.adapt.continuity.ids import fresh_ids
+from scda.adapt.continuity.memory import Memory
 from scda.models.names import Change, ClassState, Names
 from scda.models.previous import Became, Previous
 from tests.adapt.continuity.earlier_models import centroids, earlier_model
@@ -143,7 +144,8 @@ def test_a_name_on_a_class_that_half_of_its_images_have_left_is_to_confirm() -> 
     previous = told(tape, *half)
     assert previous.to_confirm == {D0: ()}
     assert previous.lines[-1] == (
-        f"{D0} (tape): to confirm: half or more of its earlier images are in other classes now"
+        f"{D0} (tape): to confirm: half or more of the images in common under its earlier name, or "
+        "of its own, are in other classes now"
     )
     assert told(Names(version=1, labels={D1: "pin"}), *half).to_confirm == {}  # D0 has no name
     # Merged classes that stay are not told; one that loses half of its own images is, and so is one
@@ -154,6 +156,30 @@ def test_a_name_on_a_class_that_half_of_its_images_have_left_is_to_confirm() -> 
     assert told(merged, ["D0:6"], ["new:6"], ["D2:6"], ["D1:6"]).to_confirm == {}
     assert told(merged, ["D0:6"], ["D2:6", "D1:3"], ["D1:3-6"]).to_confirm == {D1: ()}
     assert told(merged, ["D0:6"], ["D2:6", "D1:6"]).to_confirm == {D0: ()}
+
+
+def test_one_image_that_has_left_is_not_told() -> None:
+    tape = earlier_model(images(K0=5, K1=5, D0=1, D1=4, D2=6), names=Names(labels={D0: "tape"}))
+    memory = Memory("a backbone", np.eye(5, dtype=np.float32))
+    earlier = dataclasses.replace(tape, memory=memory)
+    # The only image of D0 that is in common is in D1.
+    digests = ["D00", "D10", "D11", "D12", "D13", "a", "b"]
+    found = Found(("cup", "pen"), np.array([3, 3, 3, 3, 3, 2, 2]), digests, memory)
+    done = continued(earlier, found)
+    assert done.names.labels == {D0: "tape"}  # found by its centroid
+    assert done.previous.to_confirm == {}
+    two = dataclasses.replace(earlier, images={**earlier.images, "D10": D0})
+    assert continued(two, found).previous.to_confirm == {D0: ()}
+
+
+def test_what_leaves_a_known_class_is_not_told_of_classes_merged_into_it() -> None:
+    names = Names(version=1, merges={D0: "known-001"})
+    earlier = earlier_model(ALL | images(K1=18), names=names)
+    done = after(earlier, ["K0:5"], ["K1:3"], ["D0:6"], ["D1:6"], ["D2:6"], ["K1:3-18"])
+    assert done.names.merges == {D0: "known-001"}
+    assert done.previous.to_confirm == {}
+    lost = after(earlier, ["K0:5"], ["K1:18"], ["D0:3"], ["D1:6", "D0:3-6"], ["D2:6"])
+    assert lost.previous.to_confirm == {D0: ()}
 
 
 def test_a_name_stays_to_confirm_until_somebody_decides_on_the_class_again() -> None:

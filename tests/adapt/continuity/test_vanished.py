@@ -157,6 +157,12 @@ def test_one_vanishes_one_is_new_and_one_splits() -> None:
         f"{D3} (stapler): to confirm: it is a new class, and many of its images were {D0} "
         "(stapler) before"
     )
+    # It is told however few of its images are in common.
+    images = {i: of for i, of in first(NAMED).images.items() if i != "stapler4"}
+    few = dataclasses.replace(first(NAMED), images=images)  # one image
+    sure = continued(few, Found(KNOWN, predicted, digests, near))
+    assert sure.names.merges == {D3: D0}
+    assert sure.previous.to_confirm == {D3: (D0,)}
     # Of a class without a name, it is a class of its own.
     unnamed = continued(first(Names()), Found(KNOWN, predicted, digests, near))
     assert unnamed.names.version == 0

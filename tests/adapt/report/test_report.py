@@ -15,6 +15,7 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import Manifest, read_manifest
 from scda.models.errors import GateError, UsageError
 from scda.models.predictor import load_predictor
+from scda.models.previous import Became, Fate, Previous
 from scda.models.trust import ClassTrust, Doubt
 from tests.conftest import TinyData
 
@@ -196,6 +197,26 @@ def test_names_that_people_gave_are_on_the_page(run: Path) -> None:
     text = rewritten(run)
     assert "typical image 1 of ring &amp; cross" in text
     assert "1 dropped class" in text
+
+
+def test_what_is_to_confirm_says_why_for_every_class(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    previous = Previous(
+        id="sha256:0",
+        in_common=9,
+        classes=(Fate(class_id="known-000", label="ring & cross", became=Became.KEPT),),
+        new=(),
+        retired={},
+        to_confirm={"discovered-000": ("known-000",), "discovered-001": ()},
+    )
+    monkeypatch.setattr(
+        report, "read_manifest", lambda folder: replace(read_manifest(folder), previous=previous)
+    )
+    _, _, text = rewritten(run).partition('<h3 class="part">To confirm</h3>')
+    cells = text.partition("</table>")[0].split("<td>")[2::2]
+    assert cells[0].startswith("many of its images were known-000 (ring &amp; cross) before</td>")
+    assert cells[1].startswith(previous.why_to_confirm("discovered-001"))
 
 
 def test_a_file_name_cannot_end_the_maps_data(run: Path) -> None:

@@ -10,8 +10,11 @@ D0, D1 = "discovered-000", "discovered-001"
 _BEFORE = {"known-001": "green", "discovered-007": "pen", D0: "stapler"}
 
 
-def make_carried(folder: Path) -> Path:
-    """Write a bundle whose first discovered class has a name, and whose second one is dropped."""
+def make_carried(folder: Path, names: Names | None = None) -> Path:
+    """Write a bundle that keeps these names of both discovered classes, and has them to confirm.
+
+    Without names, the first one has a name and the second one is dropped.
+    """
     previous = Previous(
         id="sha256:" + "0" * 64,
         in_common=9,
@@ -23,5 +26,5 @@ def make_carried(folder: Path) -> Path:
         retired={},
         to_confirm={D0: ("known-001", "discovered-007"), D1: ("known-000",)},
     )
-    names = Names(version=1, labels={D0: "stapler"}, drops=frozenset([D1]))
-    return make_bundle(folder, previous=previous, names=names)
+    kept = names or Names(version=1, labels={D0: "stapler"}, drops=frozenset([D1]))
+    return make_bundle(folder, previous=previous, names=kept)

@@ -99,6 +99,9 @@ def test_what_a_class_keeps_is_to_confirm_until_somebody_decides_on_it(tmp_path:
     assert told()[3:] == ["", "many of its images were known-000 before"]
     change(app, action="undo")
     assert told()[3] == why
+    change(app, action="drop", class_ids=[D1])  # the same drop
+    assert told()[3:] == [why, ""]
+    change(app, action="undo")
     change(app, action="restore", class_ids=[D1])
     assert told()[3:] == [why, ""]
 

@@ -450,8 +450,13 @@ def test_a_carried_name_is_marked_until_it_is_confirmed(tmp_path: Path, chromium
         assert not too_wide(page)
         page.click("#dropped-section summary")
         expect(page.locator(f"#{D1} .confirm")).to_be_visible()
-        expect(page.locator(f"#{D1} .confirm button")).to_be_hidden()  # it has no name to keep
-        page.click(f"#{D0} .confirm button")
+        page.click(f"#{D1} .confirm >> text=Keep it dropped")
+        expect(page.locator(f"#{D1} .confirm")).to_be_hidden()
+        page.click("#undo")
+        expect(page.locator(f"#{D1} .confirm")).to_be_visible()
+        give_name(page, D0, "a" * 201)
+        expect(page.locator("#refused")).to_contain_text("Not saved")
+        page.click(f"#{D0} .confirm >> text=Keep the name")  # not what was typed
         expect(badge).to_be_hidden()
         expect(why).to_be_hidden()
         page.click("#undo")
@@ -460,7 +465,25 @@ def test_a_carried_name_is_marked_until_it_is_confirmed(tmp_path: Path, chromium
         expect(badge).to_be_hidden()
         expect(page.locator("#notes")).to_contain_text("what 1 class keeps")
         names = read_names(folder, read_manifest(folder))
-        assert (names.labels, names.version) == ({D0: "stapler"}, 4)
+        assert (names.labels, names.version) == ({D0: "stapler"}, 6)
+
+
+def test_a_carried_merge_is_confirmed_where_it_stands(tmp_path: Path, chromium: Browser) -> None:
+    folder = make_carried(tmp_path / "carried", Names(version=1, merges={D1: RED}))
+    with (
+        running(create_review_app(folder, "token")) as address,
+        opened(chromium, f"{address}/token/", width=390) as page,
+    ):
+        page.click("#known-section summary")
+        member = page.locator(f"#{RED} .members")
+        expect(member).to_contain_text("to confirm: many of its images were known-000")
+        assert not too_wide(page)
+        member.get_by_text("Keep it merged").click()
+        expect(member).not_to_contain_text("to confirm")
+        expect(member).not_to_contain_text("Keep")
+        expect(page.locator(f"#{RED}")).to_be_focused()
+        names = read_names(folder, read_manifest(folder))
+        assert (names.merges, names.version) == ({D1: RED}, 2)
 
 
 def test_the_page_says_what_the_next_name_would_cover_and_goes_there(page: Page) -> None:
