@@ -133,13 +133,14 @@ def _in_source(images: Audited, rows: Sequence[int], kept: int) -> Iterator[Find
 def _in_target(images: Audited, rows: Sequence[int], kept: int) -> Iterator[Finding]:
     in_source = kept < len(images.classes)
     where = f"source/{images.names[kept]}" if in_source else images.names[kept]
-    # Training takes an equal file for a labelled image of the target, if it is there once; of
-    # another copy it cannot tell.
-    equal = [row for row in rows if in_source and images.digests[row] == images.digests[kept]]
+    # Training takes an equal file for a labelled image of the target; of other copies it cannot
+    # tell. Further equal files are copies within the target.
+    equal = (row for row in rows if in_source and images.digests[row] == images.digests[kept])
+    labelled = next(equal, None)
     for row in rows:
         if row == kept:
             continue
-        is_labelled = row in equal[:1]
+        is_labelled = row == labelled
         yield Finding(
             kind=Kind.LEAK if in_source else Kind.COPY,
             domain="target",

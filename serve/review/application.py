@@ -61,14 +61,17 @@ class Review:
 
     def state(self, names: Names) -> dict[str, Any]:
         """Return everything that the page shows, as JSON values."""
-        last = undoable(names)
+        last, why = undoable(names), self._to_confirm(names)
         doubtful_last = sorted(self.manifest.classes, key=lambda info: info.doubtful)
         return {
             "model_id": self.manifest.id,
             "status": list(self.manifest.status),
             "trust": self.manifest.trust and dataclasses.asdict(self.manifest.trust),
             "version": names.version,
-            "classes": [self._class(names, info) for info in doubtful_last],
+            "classes": [
+                self._class(names, info) | {"to_confirm": why.get(info.class_id, "")}
+                for info in doubtful_last
+            ],
             "progress": self._progress(names),
             "can_pick": self.choose is not None and not self.target_images.why_not,
             "undo": last.did if last else None,
@@ -98,15 +101,15 @@ class Review:
             "pictures": len(info.exemplars),
             "merged_into": names.merges.get(info.class_id),
             "dropped": info.class_id in names.drops,
-            "to_confirm": self._to_confirm(names, info.class_id),
         }
 
-    def _to_confirm(self, names: Names, class_id: str) -> str:
-        """Return why what a class keeps of an earlier model is to be confirmed; "" if it is not."""
+    def _to_confirm(self, names: Names) -> dict[str, str]:
+        """Return the classes that keep something of an earlier model to be confirmed, and why."""
         previous = self.manifest.previous
-        if previous is None or class_id not in previous.to_confirm:
-            return ""
-        return "" if class_id in decided_classes(names) else previous.why_to_confirm(class_id)
+        if previous is None:
+            return {}
+        settled = decided_classes(names)
+        return {i: previous.why_to_confirm(i) for i in previous.to_confirm if i not in settled}
 
 
 def create_review_app(
