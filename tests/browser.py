@@ -9,7 +9,9 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+expect.set_options(timeout=30_000)  # a busy machine takes long to answer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

@@ -521,6 +521,8 @@ def test_picked_images_are_shown_alone_and_follow_names_and_merges(
     app = create_review_app(site.folder, "token", target=tmp_path / "target", picked=choose)
     with running(app) as address, opened(chromium, f"{address}/token/") as page:
         note, shown = page.locator("#picked-note"), page.locator("#discovered .card")
+        # No key does anything before the state is there.
+        expect(page.locator("#picked")).to_be_visible()
         expect(page.locator("#picked")).to_have_attribute("aria-pressed", "false")
         assert choices == []  # it takes seconds in a large target
         page.keyboard.press("p")
