@@ -72,7 +72,7 @@ def running(app: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
 
 
 def too_wide(page: Page) -> bool:

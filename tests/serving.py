@@ -1,12 +1,13 @@
 """The real server as a process of its own, started as `scda-adapt serve` starts it."""
 
 import os
+import random
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def serving(
         with log.open("wb") as file:
             process = psutil.Popen(argv, env=environment, cwd=home, stdout=file, stderr=file)
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
                 _wait_until_ready(client, process, log)
                 yield Server(process, client, log)
         finally:
@@ -65,7 +66,7 @@ def serving(
 
 
 def _wait_until_ready(client: httpx.Client, process: psutil.Popen, log: Path) -> None:
-    for _ in range(600):
+    for _ in range(1200):
         assert process.poll() is None, log.read_text()
         if is_ready(client):
             return
@@ -90,6 +91,11 @@ def _end(process: psutil.Popen) -> None:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nobody listens at."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    """Return a port of this machine that nobody listens at.
+
+    It lies below those that Linux gives to connections, one of which could take it meanwhile.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

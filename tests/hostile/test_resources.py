@@ -161,7 +161,7 @@ def test_a_command_ends_soon_after_sigterm_whatever_it_does(deaf: str) -> None:
             assert process.stdout.readline() == "ready\n"
             time.sleep(0.2)  # into what is deaf
             os.kill(process.pid, signal.SIGTERM)
-            _, said = process.communicate(timeout=5)
+            _, said = process.communicate(timeout=30)
         finally:
             process.kill()
     assert (process.returncode, said) == (143, "scda-adapt: terminated\n")

@@ -342,7 +342,7 @@ def test_a_signal_stops_a_run_that_can_go_on(
     while not list(run.glob("checkpoints/round-0001.pt")) and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=120)
     assert process.returncode == code, said
     assert "--resume" in said.splitlines()[-1]
     assert list(run.glob("checkpoints/round-*.pt"))

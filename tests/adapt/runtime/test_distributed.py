@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
 from tests.conftest import Scda, TinyData
 from tests.launched import torchrun, words_of
+from tests.serving import free_port
 
 LONGEST_SECONDS = 240
 
@@ -60,8 +60,7 @@ def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
     context = multiprocessing.get_context("forkserver")  # its imports are done once
     context.set_forkserver_preload(["scda.adapt.pipeline.run"])
     results = context.Queue()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     workers = [
         context.Process(target=in_one, args=(index, port, check, results)) for index in range(2)
     ]
@@ -72,7 +71,7 @@ def in_two(check: Callable[[], Any], answers: int = 2) -> list[Any]:
         return [answer for _, answer in sorted(got, key=itemgetter(0))]
     finally:
         for worker in workers:
-            worker.join(10)
+            worker.join(60)
             worker.kill()
 
 

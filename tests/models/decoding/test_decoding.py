@@ -154,7 +154,7 @@ decoder._started = noted
 
 def slowly(done, total, failed):
     print(done, flush=True)
-    time.sleep(0.3)
+    time.sleep(10)  # it is stopped before
 
 predictor = load_predictor(bundle, provider="cpu", threads=1)
 try:
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_it_in_order_and_it_goes_on(
     out = tmp_path / "rows.csv"
     process, decoding = labelling(bundle, images, out)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all of the group
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=120)
     assert (process.returncode, errors) == (130, "")
     assert not any(map(is_running, decoding))
     assert journal_path(out).stat().st_size > 0

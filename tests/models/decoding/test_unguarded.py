@@ -210,14 +210,14 @@ def test_a_jpeg2000_cut_between_two_tiles_is_refused() -> None:
 @pillow_warns
 @pytest.mark.parametrize("kind", ENDINGS.values())
 def test_damaged_bytes_only_ever_raise_our_error_and_soon(kind: str) -> None:
-    rng, data, started = random.Random(kind), encode(noise(), kind), time.perf_counter()
+    rng, data, started = random.Random(kind), encode(noise(), kind), time.process_time()
     for attempt in range(150):
         damaged = bytearray(data)
         reach = len(data) if attempt % 2 else min(len(data), 100)  # headers hurt most
         for _ in range(rng.randint(1, 5)):
             damaged[rng.randrange(reach)] = rng.randrange(256)
         assert outcome(bytes(damaged)) in CODES
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pillow_warns

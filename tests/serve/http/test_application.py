@@ -294,7 +294,7 @@ class Stopped:
 
     def _run(self, pixels: Sequence[Pixels]) -> Outputs:
         self.was_called.set()
-        assert self.may_go_on.wait(30)
+        assert self.may_go_on.wait(60)
         return self._model(pixels)
 
 
@@ -307,7 +307,8 @@ def test_a_full_queue_refuses_at_once_and_empties(predictor: Predictor) -> None:
             waiting = [
                 asyncio.create_task(client.post("/v1/predict", content=RED)) for _ in range(2)
             ]
-            await asyncio.sleep(0.1)
+            while "scda_requests_in_progress 2.0" not in (await client.get("/metrics")).text:
+                await asyncio.sleep(0.01)
             refused = await client.post("/v1/predict", content=RED)
             assert code_of(refused) == "overloaded"
             assert refused.headers["retry-after"] == "1"
@@ -370,17 +371,18 @@ def test_what_can_no_longer_be_answered_in_time_is_refused(
 
     def prepare(*_: object) -> ImageError:
         began.set()
-        assert may_end.wait(30)
+        assert may_end.wait(60)
         return ImageError("cannot_decode", "it took long")
 
     monkeypatch.setattr("scda.models.decoding.decoders.CostlyImages.prepare", prepare)
-    app, costly = app_for(predictor, threads=1, timeout_seconds=3), encode(four(), "AVIF")
+    app, costly = app_for(predictor, threads=1), encode(four(), "AVIF")
 
     async def scenario() -> None:
         async with client_of(app) as client:
             first = asyncio.create_task(client.post("/v1/predict", content=costly))
             assert await asyncio.to_thread(began.wait, 30)
-            # Another one would begin after 0.8 seconds at the latest.
+            # Another one must begin within a tenth of a second from now on.
+            monkeypatch.setattr("scda.serve.http.inference_queue._COSTLY_SHARE", 0.93)
             assert code_of(await client.post("/v1/predict", content=costly)) == "overloaded"
             may_end.set()
             await first
@@ -391,26 +393,32 @@ def test_what_can_no_longer_be_answered_in_time_is_refused(
 def test_an_image_that_decodes_too_long_runs_out_of_time_and_holds_up_no_other(
     predictor: Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, slow = threading.Event(), picture("blue")
+    began, may_go_on, slow = threading.Event(), threading.Event(), picture("blue")
 
     def prepare(
         preprocessing: Preprocessing, files: Sequence[File], limits: ImageLimits
     ) -> list[Prepared | None]:
-        assert list(files) != [slow] or may_go_on.wait(10)
+        if list(files) == [slow]:
+            began.set()
+            assert may_go_on.wait(60)
         return prepare_cheap(preprocessing, files, limits)
 
     monkeypatch.setattr("scda.serve.http.inference_queue.prepare_cheap", prepare)
-    app = app_for(predictor, threads=2, timeout_seconds=0.5)
+    app = app_for(predictor, threads=2, timeout_seconds=60)
 
     async def scenario() -> None:
         async with client_of(app) as client:
             waiting = asyncio.create_task(client.post("/v1/predict", content=slow))
-            await asyncio.sleep(0.05)
+            assert await asyncio.to_thread(began.wait, 30)
             quick = await client.post("/v1/predict", content=RED)
             assert (quick.status_code, waiting.done()) == (200, False)
-            assert code_of(await waiting) == "timeout"
+            may_go_on.set()
+            assert (await waiting).status_code == 200
 
     try:
+        impatient = app_for(predictor, timeout_seconds=0.1)
+        assert code_of(predict(impatient, content=slow)) == "timeout"
+        began.clear()
         asyncio.run(scenario())
     finally:
         may_go_on.set()

@@ -1,6 +1,5 @@
 import asyncio
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -31,7 +30,7 @@ class Model:
     def __call__(self, images: Sequence[Pixels]) -> list[Prediction]:
         values = [int(pixels[0, 0, 0]) for pixels in images]
         self.calls.append(values)
-        assert self.gate.wait(5)
+        assert self.gate.wait(60)
         if 13 in values:
             raise RuntimeError("the model broke")
         return [answer(value) for value in values]
@@ -54,7 +53,7 @@ def answer(value: int) -> Prediction:
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(work, 10))
+    return asyncio.run(asyncio.wait_for(work, 120))
 
 
 async def ask_all(batcher: Batcher[Pixels, Prediction], values: Sequence[int]) -> list[Any]:
@@ -112,8 +111,8 @@ def test_lanes_work_side_by_side() -> None:
 def test_on_several_lanes_batches_shrink_with_the_queue() -> None:
     model = Model()
     assert len(run(ask_all(Batcher(model, max_batch=32, lanes=2), range(12)))) == 12
-    assert [len(call) for call in model.calls[:2]] == [3, 3]  # a quarter of what waits
-    assert {len(call) for call in model.calls[-2:]} == {1}
+    # Each time a quarter of what waits; the threads may begin in another order.
+    assert sorted(len(call) for call in model.calls) == [1, 1, 1, 1, 2, 3, 3]
 
 
 def test_images_that_waited_for_each_other_go_together_on_several_lanes() -> None:
@@ -192,32 +191,40 @@ def test_an_image_may_wait_for_others() -> None:
     async def work() -> None:
         batcher = Batcher(model, max_batch=8, max_wait_seconds=0.2)
         first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
-        await asyncio.sleep(0.02)
+        for _ in range(3):  # it has begun to wait
+            await asyncio.sleep(0)
         await asyncio.gather(first, batcher.answer(image(1), ASKERS[1]))
 
     run(work())
     assert model.calls == [[0, 1]]
 
 
-def test_nobody_waits_for_others_once_a_batch_is_full_or_waits_twice() -> None:
-    model = Model()
+def test_nobody_waits_for_others_once_a_batch_is_full_or_waits_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, waits, wait_for = Model(), list[float](), asyncio.wait_for
+
+    async def noted(awaitable: Coroutine[Any, Any, Any], seconds: float) -> Any:
+        waits.append(seconds)
+        return await wait_for(awaitable, seconds)
 
     async def work() -> None:
+        monkeypatch.setattr(asyncio, "wait_for", noted)
         batcher = Batcher(model, max_batch=2, max_wait_seconds=60)
         assert (
             len(await asyncio.gather(*(batcher.answer(image(i), ASKERS[i]) for i in range(4)))) == 4
         )
-        batcher = Batcher(model, max_batch=8, max_wait_seconds=0.1)
+        assert waits == []
+        batcher = Batcher(model, max_batch=8, max_wait_seconds=0.02)
         model.gate.clear()
         first = asyncio.create_task(batcher.answer(image(0), ASKERS[0]))
         while len(model.calls) < 3:
             await asyncio.sleep(0.001)
         second = asyncio.create_task(batcher.answer(image(1), ASKERS[1]))
-        await asyncio.sleep(0.15)  # its whole wait, while the model is at work
+        await asyncio.sleep(0.03)  # its whole wait, while the model is at work
         model.gate.set()
-        began = time.monotonic()
         await asyncio.gather(first, second)
-        assert time.monotonic() - began < 0.09
+        assert len(waits) == 1  # that of the first
 
     run(work())
     assert model.calls == [[0, 1], [2, 3], [0], [1]]

@@ -73,7 +73,7 @@ def test_paths_and_methods_make_no_series(server: Server) -> None:
 def test_an_endless_body_is_cut_and_the_connection_closed(server: Server) -> None:
     url, sent, chunk = server.client.base_url, 0, b"2000\r\n" + b"x" * 0x2000 + b"\r\n"
     head = "POST /v1/predict HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\n"
-    with socket.create_connection((url.host, url.port), timeout=10) as connection:
+    with socket.create_connection((url.host, url.port), timeout=60) as connection:
         connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         with suppress(ConnectionError):  # it hangs up
             while sent < 1000 * MAX_BYTES:

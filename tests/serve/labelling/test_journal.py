@@ -211,9 +211,9 @@ label(
     options=Options(embeddings=out / "rows.npy"),
     batch_size=2,
     resume=True,
-    on_progress=lambda done, total, failed: print(done, flush=True),
+    on_progress=lambda done, total, failed: (print(done, flush=True), sys.stdin.readline()),
 )
-"""
+"""  # goes on when it is told to, as a slow test would otherwise kill what has ended
 
 
 def test_a_labelling_killed_again_and_again_ends_whole(
@@ -223,16 +223,21 @@ def test_a_labelling_killed_again_and_again_ends_whole(
     out.mkdir()
     words = [sys.executable, "-c", KILLED, str(bundle), str(images), str(out)]
     for _ in range(3):
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        assert process.stdin is not None
         assert process.stdout is not None
         for _ in range(generator.randint(1, 4)):
             process.stdout.readline()
+            process.stdin.write("go on\n")
         process.send_signal(signal.SIGKILL)
         process.wait()
+        process.stdin.close()
         process.stdout.close()
         assert not (out / "rows.csv").exists()
         assert json.loads(journal_path(out / "rows.csv").read_bytes().splitlines()[0])["batch_size"]
-    subprocess.run(words, check=True, capture_output=True)
+    subprocess.run(words, check=True, capture_output=True, stdin=subprocess.DEVNULL)
     whole = tmp_path / "whole"
     whole.mkdir()
     outs = [str(whole / "rows.csv"), str(whole / "rows.parquet")]

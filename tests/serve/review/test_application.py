@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -358,10 +358,10 @@ def test_the_program_says_its_address_and_ends_on_a_signal(
     address = process.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:")
     assert len(address.split("/")[3]) >= 32
-    page = httpx.get(address, timeout=10)
+    page = httpx.get(address, timeout=60)
     assert "Review the discovered classes" in page.text
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert said.count("\n") == (0 if quiet else 3)  # a note, and how far one is in two lines
     assert ("next: discovered-000 covers 18% more" in said) != quiet
@@ -371,14 +371,16 @@ def test_the_browser_is_led_to_the_page_by_a_file_for_its_owner_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[tuple[str, str, int]] = []
+    looked = threading.Event()
 
     def look(url: str) -> bool:
         page = Path(url.removeprefix("file://"))
         opened.append((url, page.read_text(), page.parent.stat().st_mode & 0o777))
+        looked.set()
         return True
 
     monkeypatch.setattr("webbrowser.open", look)
-    monkeypatch.setattr("uvicorn.Server.run", lambda *_: time.sleep(0.3))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_: looked.wait(60))
     addresses: list[str] = []
     serve_review(folder, on_address=addresses.append)
     ((url, text, mode),) = opened

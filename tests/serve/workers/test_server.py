@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def lines(server: Server) -> list[dict[str, Any]]:
 
 def connect(server: Server, text: str = "") -> socket.socket:
     url = server.client.base_url
-    connection = socket.create_connection((url.host, url.port), timeout=30)
+    connection = socket.create_connection((url.host, url.port), timeout=120)
     connection.sendall(text.replace("\n", "\r\n").encode())
     return connection
 
@@ -147,17 +148,23 @@ def test_a_stop_closes_the_socket_and_ends_slow_uploads(server: Server) -> None:
     slow = connect(server, "POST /v1/predict HTTP/1.1\nHost: localhost\nContent-Length: 999\n\n")
     late, idle = connect(server, "GET /readyz HTTP/1.1\nHost: localhost\n"), connect(server)
     assert server.client.get("/v1/model").status_code == 200  # they are accepted by now
+    stopped = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
     wait_for(lambda: "stopping" in server.log.read_text(), True)
     wait_for(lambda: is_refused(server), True)  # the worker is told last
-    late.sendall(b"\r\n")
-    for connection in (slow, late):
+    if time.monotonic() - stopped < 1.5:  # what is idle two seconds after the signal is closed
+        late.sendall(b"\r\n")
+        asked = [slow, late]
+    else:  # on a machine that is very busy
+        late.close()
+        asked = [slow]
+    for connection in asked:
         text = answer(connection)
         assert text.startswith("HTTP/1.1 503 ")
         assert "connection: close" in text
         assert '"code":"unavailable"' in text
     assert answer(idle) == ""
-    assert server.process.wait(30) == 0
+    assert server.process.wait(120) == 0
     with pytest.raises(httpx.TransportError):
         server.client.get("/livez")
     assert [line for line in lines(server) if line["level"] == "error"] == []

@@ -17,7 +17,13 @@ from scda.serve.http.snapshots import add
 from scda.serve.workers.supervisor import Supervisor
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub.py")))
-SECONDS = 60  # for a machine that is busy with other things
+SECONDS = 120  # for a machine that is busy with other things
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a worker that has no processor for seconds still be heard."""
+    monkeypatch.setattr("scda.serve.workers.supervisor.PATIENCE_SECONDS", SECONDS)
 
 
 def bundle_of(folder: Path, model_id: str) -> Path:
@@ -367,7 +373,7 @@ def test_nobody_can_connect_as_soon_as_the_server_stops(tmp_path: Path) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             while True:
                 try:
-                    await asyncio.wait_for(server.ask(), 10)
+                    await asyncio.wait_for(server.ask(), SECONDS)
                 except (ConnectionError, ValueError):  # refused, or the last one was not accepted
                     break
             with pytest.raises(ConnectionRefusedError):
