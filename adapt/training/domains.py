@@ -60,15 +60,17 @@ class Domains:
             inputs: What the rounds train on; None takes the features.
             anchors: Classes that are to remain classes; None for none.
             classifier: The classifier of the backbone's pre-training; None if it is not known.
-            shared: The images that both domains hold: they are images of the target, and no part of
-                the source of pre-training. None for none.
+            shared: The images that both domains hold: labelled images of the target, whose features
+                and points in the source are those that they have in the target. None for none.
         """
         self.anchors, self.shared = anchors, shared
         self.labels, self.num_known = source.labels, int(source.labels.max()) + 1
         self.first = first_classes(source.labels.numpy(), shared, config) if shared else None
         own = self.first.of_source(source) if self.first else source
-        self._frozen, self._whitens = (own, target), config.whitens
         self._whole = torch.from_numpy(self.with_shared(own.features.numpy(), target.numpy()))
+        if self.first:
+            own = replace(own, features=self._whole[self.own_rows])
+        self._frozen, self._whitens = (own, target), config.whitens
         self._classifier = classifier if config.space == "auto" else None
         self.source, self.target, self.backbone_target = own, target, target
         self.num_first = int(own.labels.max()) + 1
@@ -93,7 +95,10 @@ class Domains:
         """The whitened points of pre-training's source, (N', D), and the target, (M, D)."""
         source, target = self._frozen
         points = self.whitening.source(source.features.numpy())
-        return points, self.whitening.target(target.numpy())
+        others = self.whitening.target(target.numpy())
+        if self.first:
+            points = self.with_shared(points, others)[self.first.rows]
+        return points, others
 
     @cached_property
     def points(self) -> tuple[Points, Points]:

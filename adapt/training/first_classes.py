@@ -2,7 +2,7 @@
 
 A class whose images are all labelled images of the target is none of them: few images teach little,
 and would hide the others of their class. It is discovered from all of its images, as a new class
-is, and named by the labelled ones.
+is, and named by the labelled ones. Labelled images of other classes are learnt with their class.
 """
 
 from dataclasses import dataclass
@@ -71,12 +71,11 @@ def first_classes(labels: Ids, shared: Shared, config: TrainConfig) -> FirstClas
         shared: The images that both domains hold.
         config: Configuration of the run.
     """
-    elsewhere = shared.elsewhere(len(labels))
-    has_others = np.bincount(labels[elsewhere], minlength=int(labels.max()) + 1) > 0
+    has_others = np.bincount(labels[shared.elsewhere(len(labels))], minlength=labels.max() + 1) > 0
     discovers = config.rounds > 0 and config.novelty == "orphans" and config.novel != "no"
     all_known = not discovers or config.k or has_others.sum() < _LEAST
     classes = np.arange(len(has_others)) if all_known else np.flatnonzero(has_others)
-    rows = np.flatnonzero(elsewhere | ~has_others[labels] if all_known else elsewhere)
+    rows = np.flatnonzero(np.isin(labels, classes))
     output = np.full(len(has_others) + 1, len(classes))
     output[classes] = np.arange(len(classes))
     output[-1] = -1  # of the label -1

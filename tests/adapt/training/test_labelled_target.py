@@ -66,10 +66,12 @@ def test_shared_images_are_images_of_the_target_everywhere(preset: str) -> None:
     both = Domains(source, TARGET.features, config(preset), shared=shared)
     inputs = both.inputs.source_features(torch.nn.Identity())
     assert torch.equal(inputs[-len(ROWS) :], both.target[ROWS])
-    if preset == "robust":  # what is fitted to the source is not fitted to them
-        assert torch.equal(both.source.features, alone.source.features)
-        assert torch.equal(inputs[: -len(ROWS)], alone.source.features)
-        assert np.array_equal(both.points[0], alone.points[0])
+    if preset == "robust":
+        # The image of a known class is learnt with its class; those of a new one are not learnt.
+        assert len(both.source.labels) == len(alone.source.labels) + 1
+        assert both.source.labels[-1] == TARGET.labels[ROWS[0]]
+        assert torch.equal(both.source.features[-1], both.target[ROWS[0]])
+        assert np.array_equal(both.points[0][-1], both.points[1][ROWS[0]])
         assert both.num_first == KNOWN
         assert both.num_known == KNOWN + 1
 
