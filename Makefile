@@ -24,7 +24,7 @@ lint: $(STAMP)
 	cd typings && ../$(BIN)/lint-imports --no-logo --no-cache ../pyproject.toml
 
 tests: $(STAMP) chromium
-	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile -m "not slow and not gpu"
+	$(ONE_THREAD) $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not gpu"
 
 types: $(STAMP)
 	$(BIN)/mypy

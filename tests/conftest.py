@@ -1,5 +1,6 @@
 import dataclasses
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -29,6 +30,34 @@ settings.load_profile("scda")
 
 KNOWN = {"blue_disc": (60, 80, 220), "green_bar": (60, 190, 80), "red_square": (220, 60, 60)}
 HIDDEN = {"white_cross": (240, 240, 240), "yellow_ring": (230, 210, 40)}
+
+# These files begin first, so that at the end no worker is left alone with one of them.
+LONG = (
+    "adapt/pipeline/test_run.py",
+    "serve/review/test_review_page.py",
+    "adapt/pipeline/test_kill.py",
+    "serve/labelling/ray/test_engine.py",
+    "adapt/runtime/test_distributed.py",
+    "adapt/cli/test_main.py",
+    "adapt/training/test_algorithm.py",
+    "serve/review/test_application.py",
+    "adapt/training/test_finetune.py",
+    "adapt/pipeline/test_takeover.py",
+    "serve/workers/test_supervisor.py",
+    "adapt/pipeline/test_several_backbones.py",
+    "models/decoding/test_decoding.py",
+    "serve/http/test_under_load.py",
+    "adapt/pipeline/test_statistics.py",
+    "serve/http/test_page.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of long files first; `make test` keeps this order."""
+    paths = [Path(__file__).parent / name for name in LONG]
+    assert all(path.is_file() for path in paths)
+    place = {path: number for number, path in enumerate(paths)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 Done = subprocess.CompletedProcess[str]
@@ -140,11 +169,29 @@ def tiny_run(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.fixture(scope="session")
+def kept_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of `exports.remembered`, one for all processes of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "exports"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _exports_are_remembered() -> Iterator[None]:
+def _exports_are_remembered(kept_exports: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         exports.read_operators_once(patch)
-        patch.setattr(torch.onnx, "export", exports.remembered(exports.in_earnest))
+        patch.setattr(torch.onnx, "export", exports.remembered(exports.in_earnest, kept_exports))
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_figures(tiny_run: Path) -> Iterator[None]:
+    """Reports without figures, which take a second to draw; that of `tiny_run` has them."""
+    names = ("curve", "counts", "unknown", "losses", "entropies", "reliability")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scda.adapt.report.report._figures", lambda *_: dict.fromkeys(names, ""))
         yield
 
 

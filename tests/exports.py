@@ -2,8 +2,10 @@
 
 import hashlib
 import io
+import os
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,21 +19,24 @@ Export = Callable[..., Any]
 in_earnest: Export = torch.onnx.export
 
 
-def remembered(export: Export) -> Export:
+def remembered(export: Export, folder: Path) -> Export:
     """An exporter that answers a module of equal weights and structure with the earlier file.
+
+    The files are kept in a folder, which other processes may use at the same time.
 
     That nothing is hidden thereby needs equal modules to give equal files, which
     `test_the_same_seed_gives_the_same_bundle` shows with the exporter itself.
     """
-    known: dict[str, bytes] = {}
 
     def call(module: nn.Module, args: tuple[Any, ...], **options: Any) -> SimpleNamespace:
         state = io.BytesIO()
         torch.save((module, args), state)
-        key = hashlib.sha256(state.getvalue()).hexdigest() + repr(options)
-        if key not in known:
-            known[key] = export(module, args, **options).model_proto.SerializeToString()
-        return SimpleNamespace(model_proto=onnx.ModelProto.FromString(known[key]))
+        key = hashlib.sha256(state.getvalue() + repr(sorted(options.items())).encode()).hexdigest()
+        if not (known := folder / key).exists():
+            draft = folder / f"{key}.{os.getpid()}"
+            draft.write_bytes(export(module, args, **options).model_proto.SerializeToString())
+            draft.replace(known)
+        return SimpleNamespace(model_proto=onnx.ModelProto.FromString(known.read_bytes()))
 
     return call
 

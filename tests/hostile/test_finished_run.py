@@ -12,6 +12,8 @@ from scda.models.bundle import checksums, read_manifest
 from scda.models.errors import GateError, UsageError
 from tests.conftest import TinyData
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 def resume(tiny: TinyData, out: Path, **changes: Any) -> TrainResult:
     with Reporter(quiet=True) as reporter:

@@ -82,7 +82,8 @@ def test_training_without_the_extra_says_what_to_install(tmp_path: Path) -> None
 
 def test_a_whole_run_from_the_command_line(scda: Scda, tiny: TinyData, tmp_path: Path) -> None:
     options = tmp_path / "options.toml"
-    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\npretrain_steps = 40\n')
+    short = "pretrain_steps = 40\nround_steps = 20\nbatch_size = 16\n"
+    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\n{short}')
     run, place = tmp_path / "run", ("--source", tiny.source, "--target", tiny.target)
     settings = ("--config", options, "--rounds", 1, "--k", 2, "--novel", "yes")
     done = scda("train", *place, "--out", run, *settings, "--cache", tiny.cache, "--json")
@@ -328,7 +329,8 @@ def test_a_signal_stops_a_run_that_can_go_on(
     tiny: TinyData, tmp_path: Path, number: int, code: int
 ) -> None:
     options = tmp_path / "options.toml"
-    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\npretrain_steps = 30\n')
+    short = "pretrain_steps = 30\nround_steps = 20\nbatch_size = 16\n"
+    options.write_text(f'backbone = "conv4"\nweights = "{tiny.weights}"\n{short}')
     run = tmp_path / "run"
     words = ["train", "--source", tiny.source, "--target", tiny.target, "--out", run]
     words += ["--config", options, "--novel", "yes", "--k-max", "6", "--cache", tiny.cache]

@@ -2,7 +2,7 @@ import csv
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from scda.models.bundle import Manifest, checksums, read_manifest
 from scda.models.errors import DataError, GateError, UsageError
 from tests.conftest import HIDDEN, KNOWN, TinyData
 from tests.nasty import nasty_files
+
+pytestmark = pytest.mark.usefixtures("no_figures")
 
 
 def run(job: Job) -> Manifest:
@@ -71,22 +73,56 @@ def test_the_same_seed_gives_the_same_bundle(
     assert again.id == read_manifest(tiny_run / "bundle").id
 
 
-def test_target_folder_names_play_no_part(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
+def test_names_and_bad_files_of_the_target_play_no_part(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    shutil.copytree(tiny.source, source)
+    (source / "aaa_empty").mkdir()
+    (source / "bbb_text").mkdir()
+    (source / "bbb_text" / "notes.jpg").write_text("no image")
     # Folder names that contradict the truth, in an order that keeps the images' own.
-    shuffled = tmp_path / "target"
     for number, path in enumerate(sorted(tiny.target.iterdir())):
-        folder = shuffled / f"{number:03d}-{list(KNOWN)[number % 3]}"
+        folder = target / f"{number:03d}-{list(KNOWN)[number % 3]}"
         folder.mkdir(parents=True)
         shutil.copy(path, folder / path.name)
-    manifest = run(tiny.job(tmp_path / "run", target=shuffled))
+    shutil.move(folder / path.name, folder / f"9{os.fsdecode(bytes([0xE9]))}.png")  # not UTF-8
+    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
+    for name, nasty in bad.items():
+        (target / f"zz-{name}").write_bytes(nasty.data)
+    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
     original = read_manifest(tiny_run / "bundle")
     assert manifest.classes == original.classes
     differing = {n for n, digest in manifest.files.items() if original.files[n] != digest}
     assert differing == {"neighbours.parquet"}  # it holds the paths
+    assert b"/9\xe9.png," in (tmp_path / "run" / "discovery.csv").read_bytes()
+    with (tmp_path / "run" / "rejected.csv").open() as file:
+        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
+    assert codes == {
+        "notes.jpg": "not_an_image",
+        **{f"zz-{name}": nasty.code for name, nasty in bad.items()},
+    }
 
 
-def test_another_seed_gives_another_bundle(tiny: TinyData, tiny_run: Path, tmp_path: Path) -> None:
-    assert run(tiny.job(tmp_path / "run", seed=1)).id != read_manifest(tiny_run / "bundle").id
+@pytest.fixture(scope="module")
+def without_rounds(tiny: TinyData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "without_rounds"
+    run(tiny.job(out, tensorboard=True, rounds=0))
+    return out
+
+
+def test_a_run_without_rounds_still_gives_a_bundle(without_rounds: Path) -> None:
+    manifest = read_manifest(without_rounds / "bundle")
+    assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
+
+
+def test_another_seed_gives_another_bundle(
+    tiny: TinyData, without_rounds: Path, tmp_path: Path
+) -> None:
+    other = run(tiny.job(tmp_path / "run", seed=1, rounds=0))
+    original = read_manifest(without_rounds / "bundle")
+    assert other.id != original.id
+    assert other.files["model.onnx"] != original.files["model.onnx"]
 
 
 def test_no_path_of_this_machine_is_in_the_bundle(tiny: TinyData, tiny_run: Path) -> None:
@@ -99,10 +135,11 @@ def test_no_path_of_this_machine_is_in_the_bundle(tiny: TinyData, tiny_run: Path
     assert not [secret for secret in secrets if secret in json.dumps(fields)]
 
 
-@pytest.mark.parametrize("stage", [0, 1])
-def test_a_stopped_run_goes_on_to_the_same_bundle(
-    tiny: TinyData, tiny_run: Path, tmp_path: Path, stage: int, monkeypatch: pytest.MonkeyPatch
+def test_a_run_stopped_after_its_first_round_goes_on_to_the_same_bundle(
+    tiny: TinyData, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those stopped earlier and later are in test_kill.py."""
+
     class Stopped(BaseException):
         pass
 
@@ -110,7 +147,7 @@ def test_a_stopped_run_goes_on_to_the_same_bundle(
 
     def run_stage(self: Runner, *what: Any) -> RunState:
         state = whole(self, *what)
-        if state.stage == stage:
+        if state.stage == 1:
             raise Stopped
         return state
 
@@ -158,10 +195,10 @@ def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
 
     def loses_round_2(correlation: Tensor, **options: Any) -> Tensor:
         loss = class_confusion(correlation, **options)
-        return loss if next(calls) <= 2 * 60 + 40 else loss * torch.nan
+        return loss if next(calls) <= 2 * 20 + 10 else loss * torch.nan
 
     monkeypatch.setattr("scda.adapt.training.loop.class_confusion", loses_round_2)
-    job = tiny.job(tmp_path / "run")
+    job = tiny.job(tmp_path / "run", pretrain_steps=20, round_steps=10)
     with pytest.raises(GateError, match=r"round 2: training diverged at step 3; .* of round 1$"):
         run(job)
     left = read_manifest(job.out / "bundle")
@@ -171,12 +208,14 @@ def test_a_run_that_diverges_leaves_the_bundle_of_the_last_good_round(
         run(replace(job, resume=True))
 
 
-def test_event_files_are_written_where_asked_for(tiny: TinyData, tmp_path: Path) -> None:
-    job = tiny.job(tmp_path / "run", tensorboard=True, rounds=0)
-    run(job)
-    assert len(list((job.out / "tensorboard").glob("events.out.tfevents.*"))) == 1
-    clear(RunFolder(job.out))
-    assert not (job.out / "tensorboard").exists()
+def test_event_files_are_written_where_asked_for(
+    tiny_run: Path, without_rounds: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(without_rounds, tmp_path / "run")
+    assert len(list((copy / "tensorboard").glob("events.out.tfevents.*"))) == 1
+    clear(RunFolder(copy))
+    assert not (copy / "tensorboard").exists()
+    assert not (tiny_run / "tensorboard").exists()
 
 
 def test_what_a_kill_left_half_written_is_swept(
@@ -233,43 +272,22 @@ def test_overwrite_never_removes_what_is_no_run(tiny: TinyData, tmp_path: Path) 
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_bad_files_are_listed_and_class_folders_without_images_left_out(
+def test_a_class_like_a_discovered_one_and_no_neighbours(
     tiny: TinyData, tiny_run: Path, tmp_path: Path
-) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    shutil.copytree(tiny.source, source)
-    (source / "aaa_empty").mkdir()
-    (source / "bbb_text").mkdir()
-    (source / "bbb_text" / "notes.jpg").write_text("no image")
-    shutil.copytree(tiny.target, target)
-    bad = {name: nasty for name, nasty in nasty_files().items() if nasty.code != "ok"}
-    for name, nasty in bad.items():
-        (target / f"zz-{name}").write_bytes(nasty.data)
-    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
-    # They change nothing for the good ones.
-    assert manifest.id == read_manifest(tiny_run / "bundle").id
-    with (tmp_path / "run" / "rejected.csv").open() as file:
-        codes = {Path(row["path"]).name: row["error_code"] for row in csv.DictReader(file)}
-    assert codes == {
-        "notes.jpg": "not_an_image",
-        **{f"zz-{name}": nasty.code for name, nasty in bad.items()},
-    }
-
-
-def test_a_class_folder_may_be_called_like_a_discovered_class(
-    tiny: TinyData, tmp_path: Path
 ) -> None:
     source = tmp_path / "source"
     shutil.copytree(tiny.source, source)
     (source / "red_square").rename(source / "discovered-000")
-    manifest = run(tiny.job(tmp_path / "run", source=source, rounds=0))
+    short = {"rounds": 0, "backbone_statistics": "pretrained"}
+    manifest = run(tiny.job(tmp_path / "run", source=source, neighbours=False, **short))
     assert [info.label for info in manifest.classes].count("discovered-000") == 2
     assert len(set(manifest.class_ids)) == len(manifest.class_ids)
 
+    def with_paths(files: Iterable[str]) -> list[str]:
+        return [name for name in files if name.startswith("neighbours")]
 
-def test_without_neighbours_the_bundle_holds_no_target_path(tiny: TinyData, tmp_path: Path) -> None:
-    manifest = run(tiny.job(tmp_path / "run", neighbours=False, rounds=0))
-    assert not [name for name in manifest.files if name.startswith("neighbours")]
+    assert with_paths(read_manifest(tiny_run / "bundle").files)
+    assert not with_paths(manifest.files)
 
 
 @pytest.mark.parametrize(
@@ -322,11 +340,6 @@ def test_a_target_without_images_is_refused(
         run(tiny.job(tmp_path / "run", target=target))
 
 
-def test_a_run_without_rounds_still_gives_a_bundle(tiny: TinyData, tmp_path: Path) -> None:
-    manifest = run(tiny.job(tmp_path / "run", rounds=0))
-    assert manifest.class_ids[3:] == ["discovered-000"]  # the one pool of unknown images
-
-
 def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
     planned = plan(tiny.job(tmp_path / "run"))
     assert planned["source blue_disc"] == "20 images"
@@ -339,20 +352,6 @@ def test_a_plan_changes_nothing(tiny: TinyData, tmp_path: Path) -> None:
 def test_a_run_among_the_images_is_refused(tiny: TinyData, inside: str) -> None:
     with pytest.raises(UsageError, match="expected a folder outside the images"):
         run(tiny.job(tiny.root / inside / "run"))
-
-
-def test_file_names_that_are_not_utf8_survive(
-    tiny: TinyData, tiny_run: Path, tmp_path: Path
-) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    shutil.copytree(tiny.source, source)
-    shutil.copytree(tiny.target, target)
-    last = max(target.iterdir())
-    last.rename(target / f"9{os.fsdecode(bytes([0xE9]))}.png")
-    manifest = run(tiny.job(tmp_path / "run", source=source, target=target))
-    original = read_manifest(tiny_run / "bundle")
-    assert manifest.classes == original.classes
-    assert b"9\xe9.png," in (tmp_path / "run" / "discovery.csv").read_bytes()
 
 
 def test_a_killed_pre_training_starts_again_without_its_lines(

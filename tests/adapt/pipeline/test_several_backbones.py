@@ -14,6 +14,7 @@ from scda.models.errors import UsageError
 from scda.models.networks.conv4 import Conv4
 from tests.conftest import TinyData
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 WITHIN = 1e-4  # of a confidence
 
 

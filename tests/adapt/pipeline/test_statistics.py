@@ -19,6 +19,7 @@ from scda.models.networks.statistics import batch_statistics
 from tests.adapt.discovery.two_domains import WIDTH, groups
 from tests.conftest import TinyData
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 CLASSES, EACH = [0, 1, 2, 3], 30
 PATHS = ([Path(f"s{i}") for i in range(120)], [Path(f"t{i}") for i in range(120)])
 

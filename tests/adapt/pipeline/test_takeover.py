@@ -23,6 +23,7 @@ from scda.models.naming import change_names
 from scda.models.previous import Became
 from tests.conftest import KNOWN, Scda, TinyData, picture
 
+pytestmark = pytest.mark.usefixtures("no_figures")
 EACH = 10  # pictures of each class
 # What each class that the source lacks draws; two new classes do not tell the two bars apart.
 NEW: dict[str, Callable[[ImageDraw.ImageDraw, int], None]] = {

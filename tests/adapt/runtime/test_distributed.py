@@ -33,6 +33,7 @@ from scda.models.cpus import local_world_size
 from scda.models.errors import DataError, GateError, UsageError
 from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Preprocessing
+from tests import exports
 from tests.conftest import Scda, TinyData
 from tests.launched import torchrun, words_of
 from tests.serving import free_port
@@ -279,8 +280,9 @@ def test_the_end_of_another_process_is_reported_in_one_line() -> None:
 TUNED = {"finetune": "last", "pretrain_steps": 30, "round_steps": 120, "rounds": 1}
 
 
-def command(words: Sequence[str], folder: Path) -> int:
+def command(words: Sequence[str], folder: Path, kept_exports: Path) -> int:
     """Run the command line in this process; what it writes is kept in files of the folder."""
+    torch.onnx.export = exports.remembered(exports.in_earnest, kept_exports)
     for stream, name in ((1, "said"), (2, "told")):
         file = folder / f"{name}-{distributed.rank()}"
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
@@ -292,11 +294,11 @@ def command(words: Sequence[str], folder: Path) -> int:
 
 
 def test_a_head_on_features_comes_out_the_same(
-    tiny: TinyData, tiny_run: Path, tmp_path: Path
+    tiny: TinyData, tiny_run: Path, tmp_path: Path, kept_exports: Path
 ) -> None:
     # Both processes compute features; the cache of other tests is not used.
     words = [*words_of(tiny, tmp_path / "two"), "--cache", str(tmp_path / "cache")]
-    codes = in_two(partial(command, words, tmp_path))
+    codes = in_two(partial(command, words, tmp_path, kept_exports))
     said, told = (
         "".join((tmp_path / f"{name}-{rank}").read_text() for rank in range(2))
         for name in ("said", "told")

@@ -344,8 +344,7 @@ def test_served_answers_follow_the_page_without_restart(
     assert served("yellow")["kind"] == "unknown"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize(("number", "quiet"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
 def test_the_program_says_its_address_and_ends_on_a_signal(
     folder: Path, number: int, quiet: bool
 ) -> None:
