@@ -32,6 +32,8 @@ from scda.serve.review.promote import promote
 from tests.bundles import make_bundle, picture
 from tests.conftest import TinyData
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 class Stopped(BaseException):
     """Stops a training in a test."""

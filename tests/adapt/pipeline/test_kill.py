@@ -21,6 +21,8 @@ from scda.adapt.runtime.progress import Reporter
 from scda.models.bundle import read_manifest
 from tests.conftest import TinyData
 
+pytestmark = pytest.mark.usefixtures("no_figures")
+
 
 @pytest.fixture(autouse=True)
 def _found_by_processes(monkeypatch: pytest.MonkeyPatch) -> None:
