@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import kmeans_plusplus
 
 from scda.adapt.discovery.large import LARGE, blocks, evenly_spaced
+from scda.adapt.runtime.threads import in_parallel
 
 Points = NDArray[np.float32]
 
@@ -41,11 +42,12 @@ def cluster(
         spherical: Whether centroids have length 1 and points are compared by angle.
     """
     sample = points[evenly_spaced(len(points), max(LARGE, count))]
-    runs = (
-        _lloyd(sample, seeds, STEPS, spherical=spherical)
-        for seeds in (_seeds(sample, count, seed + r) for r in range(restarts))
-    )
-    best = min(runs, key=lambda run: run.sse)
+
+    def run(restart: int) -> Clustering:
+        seeds = _seeds(sample, count, seed + restart)
+        return _lloyd(sample, seeds, STEPS, spherical=spherical)
+
+    best = min(in_parallel(run, range(restarts)), key=lambda run: run.sse)
     if len(sample) == len(points):
         return best
     metric = faiss.METRIC_INNER_PRODUCT if spherical else faiss.METRIC_L2

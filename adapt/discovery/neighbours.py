@@ -1,10 +1,14 @@
 """Nearest neighbours within one set of images."""
 
+from collections.abc import Callable
+
 import faiss
 import numpy as np
+import torch
 
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.large import LARGE, evenly_spaced
+from scda.adapt.runtime.threads import in_parallel
 from scda.models.index import Ids, build_index, nearest, normalised
 
 NEIGHBOURS = 10  # of an image: in graphs, in walks over the target, and in measures of trust
@@ -13,6 +17,7 @@ _OF_CELL = 500  # images on average
 _SAMPLED = 40  # images per cell that the cells are fitted to
 _STEPS = 8  # Lloyd iterations
 _AROUND = 16  # cells in which the neighbours of a cell's images are sought, itself included
+_ROWS = 512  # points that are compared with others at once
 
 
 def nearest_others(points: Points, count: int) -> Ids:
@@ -31,10 +36,36 @@ def nearest_others(points: Points, count: int) -> Ids:
     if len(points) > LARGE:
         found = _nearest_in_cells(normalised(points), count + 1)
     else:
-        _, found = nearest(build_index(points), points, count + 1)
+        found = nearest_among(points, points, count + 1)
     others = found != np.arange(len(points))[:, None]
     others[others.all(axis=1), -1] = False  # among many duplicates, a row may not find itself
     return np.asarray(found[others].reshape(len(points), found.shape[1] - 1), np.int64)
+
+
+def nearest_among(points: Points, others: Points, count: int) -> Ids:
+    """Return the rows of other points nearest to each point by cosine, nearest first, (N, count).
+
+    Args:
+        points: (N, D).
+        others: (M, D).
+        count: Number of rows, at most M.
+    """
+    return np.concatenate(in_parallel(_search(points, others, count), _parts(len(points))))
+
+
+def _search(points: Points, others: Points, count: int) -> Callable[[slice], Ids]:
+    """Return the function that searches for a part of the points."""
+    if len(points) <= LARGE:
+        index = build_index(others)
+        return lambda rows: nearest(index, points[rows], count)[1]
+    units = normalised(others)
+    return lambda rows: _most_similar(normalised(points[rows]), units, count)
+
+
+def _parts(count: int) -> list[slice]:
+    """Return slices of 512 rows; the last one is longer, for faiss compares a few otherwise."""
+    starts = [_ROWS * number for number in range(max(1, count // _ROWS))]
+    return [slice(*ends) for ends in zip(starts, [*starts[1:], count], strict=True)]
 
 
 def _nearest_in_cells(units: Points, count: int) -> Ids:
@@ -58,17 +89,30 @@ def _nearest_in_cells(units: Points, count: int) -> Ids:
     )
     kmeans.train(units[evenly_spaced(len(units), _SAMPLED * cells)])
     centres = np.asarray(kmeans.centroids, np.float32)
-    _, own = faiss.knn(units, centres, 1, metric=faiss.METRIC_INNER_PRODUCT)
+    own = nearest_among(units, centres, 1)[:, 0]
     _, around = faiss.knn(centres, centres, min(_AROUND, cells), metric=faiss.METRIC_INNER_PRODUCT)
-    order = np.argsort(own[:, 0], kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(own[:, 0], minlength=cells))[:-1])
+    order = np.argsort(own, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(own, minlength=cells))[:-1])
     found = np.empty((len(units), count), np.int64)
-    for cell, rows in enumerate(members):
-        if not len(rows):
-            continue
+
+    def search(cell: int) -> None:
         near = np.concatenate([members[other] for other in around[cell]])
         if len(near) < count:  # cells of a few images, far from all others
             near = np.arange(len(units))
-        _, places = faiss.knn(units[rows], units[near], count, metric=faiss.METRIC_INNER_PRODUCT)
-        found[rows] = near[places]
+        others = units[near]
+        for start in range(0, len(members[cell]), _ROWS):
+            rows = members[cell][start : start + _ROWS]
+            found[rows] = near[_most_similar(units[rows], others, count)]
+
+    in_parallel(search, [cell for cell, rows in enumerate(members) if len(rows)])
     return found
+
+
+def _most_similar(points: Points, others: Points, count: int) -> Ids:
+    """Return the rows of the largest products with each point, the largest first, (N, count).
+
+    The product is NumPy's: where the library that comes with faiss does not know the processor, it
+    takes five times as long.
+    """
+    products = torch.from_numpy(points @ others.T)
+    return np.asarray(products.topk(count, dim=1).indices.numpy(), np.int64)

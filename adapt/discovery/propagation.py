@@ -15,8 +15,9 @@ from scipy.special import softmax
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.large import LARGE
 from scda.adapt.discovery.neighbours import nearest_others
+from scda.adapt.runtime.threads import in_parallel
 from scda.models.errors import GateError
-from scda.models.index import normalised
+from scda.models.index import Ids, normalised
 
 _Columns = NDArray[np.float64] | NDArray[np.float32]
 
@@ -28,7 +29,7 @@ _EXACT = 1e-5  # of a column's length: the largest residual, as scipy's default
 _MOST_STEPS = 1000
 
 
-def neighbour_graph(backbone: Points) -> csr_array:
+def neighbour_graph(backbone: Points, near: Ids | None = None) -> csr_array:
     """Return the normalised adjacency matrix of the five nearest neighbours, (N, N), symmetric.
 
     The weight of an edge is the cubed cosine; rows and columns are divided by the square root of
@@ -36,12 +37,14 @@ def neighbour_graph(backbone: Points) -> csr_array:
 
     Args:
         backbone: Backbone features, (N, D_backbone).
+        near: Rows of the nearest neighbours of every image, nearest first, (N, 5 or more); None to
+            seek them.
 
     Source: Zhou et al. 2004, "Learning with Local and Global Consistency";
     Iscen et al. 2019, https://arxiv.org/abs/1904.04717, Eq. 9 and 10.
     """
     points = normalised(backbone)
-    found = nearest_others(points, _NEIGHBOURS)
+    found = nearest_others(points, _NEIGHBOURS) if near is None else near[:, :_NEIGHBOURS]
     cosines = np.empty(found.shape, np.float32)
     for number, column in enumerate(found.T):  # by column, to avoid (N, 5, D) in memory
         cosines[:, number] = np.einsum("nd,nd->n", points, points[column])
@@ -103,11 +106,14 @@ def _solved_together(
     A product of the graph with many columns reads the graph once, which is what takes the time.
     """
     solved = np.empty(columns.shape, np.float32)
-    for start in range(0, columns.shape[1], _TOGETHER):
-        part = slice(start, start + _TOGETHER)
+
+    def solve(part: slice) -> bool:
         right = np.ascontiguousarray((1 - alpha) * columns[:, part], np.float32)
-        if not _conjugate_gradients(system, right, solved[:, part]):
-            raise _unfinished(alpha)
+        return _conjugate_gradients(system, right, solved[:, part])
+
+    starts = range(0, columns.shape[1], _TOGETHER)
+    if not all(in_parallel(solve, [slice(start, start + _TOGETHER) for start in starts])):
+        raise _unfinished(alpha)
     return solved
 
 

@@ -3,6 +3,7 @@
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.discovery import diagnostics
 from scda.adapt.discovery.findings import Finding, consistent
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.adapt.discovery.trust.estimate import estimate
 from scda.adapt.discovery.trust.measures import measure
@@ -24,13 +25,16 @@ def outcome_of(state: RunState, source: Labelled, domains: Domains) -> Outcome:
     features, labels = source.features.numpy(), source.labels.numpy()
     target = domains.backbone_target.numpy()
     if domains.is_frozen:
-        own, others = domains.points
-        points = domains.with_shared(own, others)
+        compared = domains.compared
+        if domains.shared:
+            points = domains.with_shared(compared.source, compared.target)
+            compared = compared.with_source(points, labels)
     else:
         whitening = fit_whitening(features, labels, target)
         points, others = whitening.source(features), whitening.target(target)
+        compared = Comparison(points, labels, others)
     logits, _ = infer(state.networks, domains.target)
-    return Outcome(points, labels, others, logits.softmax(dim=1).numpy())
+    return Outcome(compared, logits.softmax(dim=1).numpy())
 
 
 def run_findings(state: RunState, outcome: Outcome, trust: Trust) -> list[Finding]:

@@ -17,7 +17,7 @@ from scda.adapt.discovery.findings import Finding, Status
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
 from scda.adapt.discovery.novelty.orphans import Orphans, find_orphans
-from scda.adapt.discovery.propagation import neighbour_graph, propagate
+from scda.adapt.discovery.propagation import propagate
 from scda.adapt.discovery.seeds import certain, named, with_labelled
 from scda.adapt.runtime import distributed
 from scda.adapt.training.domains import Domains
@@ -104,15 +104,11 @@ def _orphans(
     logits: Points, domains: Domains, config: TrainConfig
 ) -> tuple[Orphans, Finding | None]:
     """Return the decision about every image, and the verdict if nothing is new."""
-    source, target = domains.points
-    graph = domains.graph if config.whitens else neighbour_graph(target)
-    first, labels = domains.first, domains.source.labels.numpy()
+    first = domains.first
     # A labelled image of a new class is evidence enough.
     gate = config.novel == "auto" and not config.k and not (first and first.is_new.any())
     given = first.given if first else None
-    orphans = find_orphans(
-        source, labels, target, graph, logits, gate=gate, given=given, grain=domains.grain
-    )
+    orphans = find_orphans(domains.compared, logits, gate=gate, given=given, grain=domains.grain)
     if orphans.new.any() or not gate:
         return orphans, None
     return orphans, Finding(Status.NOTHING_NEW, orphans.why_not, _MISSED)

@@ -14,6 +14,7 @@ from scda.adapt.data.shared import Shared
 from scda.adapt.discovery.grain import Grain, grain_of
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.novelty.pretrained_classes import with_pretrained_classes
 from scda.adapt.discovery.novelty.whitening import Whitening, fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph
@@ -114,6 +115,12 @@ class Domains:
             self.whitened, features, source.labels.numpy(), self._classifier
         )
 
+    @cached_property
+    def compared(self) -> Comparison:
+        """The comparison of both domains on which the decision is made."""
+        source, target = self.points
+        return Comparison(source, self._frozen[0].labels.numpy(), target)
+
     def with_shared(self, source: Points, target: Points) -> Points:
         """Return the rows of the whole source, (N, D): shared images have those of the target.
 
@@ -150,8 +157,10 @@ class Domains:
     @property
     def graph(self) -> csr_array:
         """The neighbour graph of the target, computed once per backbone."""
+        if self._whitens:
+            return self.compared.graph
         if self._graph is None:
-            self._graph = neighbour_graph(self.points[1] if self._whitens else self.target.numpy())
+            self._graph = neighbour_graph(self.target.numpy())
         return self._graph
 
     @property

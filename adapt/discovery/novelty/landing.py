@@ -6,10 +6,10 @@ receive their class; an image that no class lands on is an orphan.
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import softmax
 
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.propagation import spread
+from scda.adapt.runtime.threads import in_parallel
 from scda.models.index import Ids, normalised
 
 _TEMPERATURE = 0.035  # .02 to .05 do about the same
@@ -18,7 +18,8 @@ _SIMILAR = 0.5  # of the usual similarity to a class; below, a class counts less
 _QUARTILE = 0.75
 _LEAST = 0.01
 _SMALLEST = 1e-9
-_BLOCK = 256  # source images at a time; (_BLOCK, M) similarities are held
+_BLOCK = 256  # source images at a time, at most
+_MOST_HELD = 2**25  # similarities of a block to all target images
 
 
 def landing(source: Points, labels: Ids, target: Points, graph: csr_array) -> Points:
@@ -35,7 +36,8 @@ def landing(source: Points, labels: Ids, target: Points, graph: csr_array) -> Po
     """
     num_known = int(labels.max()) + 1
     landed = np.stack(
-        [_received(source[labels == label], target) for label in range(num_known)], axis=1
+        in_parallel(lambda label: _received(source[labels == label], target), range(num_known)),
+        axis=1,
     )
     return np.asarray(spread(landed * len(target) / num_known, graph, _REACH), np.float32)
 
@@ -85,7 +87,17 @@ def class_centres(points: Points, labels: Ids) -> Points:
 def _received(points: Points, target: Points) -> Points:
     """Return the mean share of each point that every target image receives, (M,)."""
     total = np.zeros(len(target), np.float64)
-    for start in range(0, len(points), _BLOCK):
-        cosines = points[start : start + _BLOCK] @ target.T
-        total += softmax(cosines / _TEMPERATURE, axis=1).sum(axis=0)
+    block = max(1, min(_BLOCK, _MOST_HELD // len(target)))
+    for start in range(0, len(points), block):
+        shares = points[start : start + block] @ target.T
+        _softmax(shares)
+        total += shares.sum(axis=0)
     return np.asarray(total / len(points), np.float32)
+
+
+def _softmax(cosines: Points) -> None:
+    """Replace each row, in place, by the softmax over the temperature: blocks are large."""
+    cosines /= _TEMPERATURE
+    cosines -= cosines.max(axis=1, keepdims=True)
+    np.exp(cosines, out=cosines)
+    cosines /= cosines.sum(axis=1, keepdims=True)

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.special import expit, logit, softmax
 
 from scda.adapt.discovery.grain import Grain
 from scda.adapt.discovery.kmeans import Points
-from scda.adapt.discovery.neighbours import NEIGHBOURS, nearest_others
 from scda.adapt.discovery.novelty.certain import best_two, certain_halves, typical
-from scda.adapt.discovery.novelty.landing import believed, class_centres, landing, similarity
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.novelty.places import class_places, remoteness
 from scda.adapt.discovery.novelty.touching import beside_known
 from scda.adapt.discovery.novelty.walk import walk
@@ -71,10 +69,7 @@ class Orphans:
 
 
 def find_orphans(
-    source: Points,
-    labels: Ids,
-    target: Points,
-    graph: csr_array,
+    domains: Comparison,
     logits: Points,
     *,
     gate: bool,
@@ -84,10 +79,7 @@ def find_orphans(
     """Return which target images are new.
 
     Args:
-        source: Points of the source, of length 1, (N, D).
-        labels: Labels of the source, (N,), 0 to K - 1.
-        target: Points of the target, of length 1, (M, D).
-        graph: Neighbour graph of the target.
+        domains: Both domains in the space of the decision.
         logits: Propagated logits of pre-training, (M, K + 1); the last output is unknown.
         gate: Whether too little evidence in all means that nothing is new.
         given: Output of every labelled image, K for one of a new class, and -1 for others, (M,);
@@ -95,9 +87,8 @@ def find_orphans(
         grain: What classes of the source that touch show; None where they do not touch.
     """
     probabilities = softmax(logits.astype(np.float64), axis=1)
-    landed, centres = landing(source, labels, target, graph), class_centres(source, labels)
-    num_known = landed.shape[1]
-    trusted = believed(landed, similarity(centres, target, graph))
+    landed, trusted, centres = domains.landed, domains.trusted, domains.centres
+    num_known, target = domains.num_known, domains.target
     posterior = _settled(known_posterior(trusted, probabilities), given)
     log_odds = logit(np.clip(probabilities[:, -1], _ODDS, 1 - _ODDS))
     lacking, lacking_own = _lacking(trusted.max(axis=1)), _lacking(best_two(landed)[1])
@@ -107,9 +98,9 @@ def find_orphans(
     zero = (typical(lacking, certain) + typical(lacking_own, certain)) / 2
     evidence = _bounded(log_odds + lacking - zero, given, num_known)
     places = class_places(target, posterior, evidence, certain)
-    remote = remoteness(places, centres, target, graph, certain)
+    remote = remoteness(places, centres, target, domains.graph, certain)
     evidence = _bounded(log_odds + lacking - zero + remote, given, num_known)
-    evidence = walked(posterior, evidence, nearest_others(target, NEIGHBOURS))
+    evidence = walked(posterior, evidence, domains.near)
     evidence = _bounded(evidence, given, num_known)
     new = evidence > 0
     if grain:

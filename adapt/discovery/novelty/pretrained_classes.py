@@ -15,6 +15,7 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.large import blocks
 from scda.adapt.discovery.neighbours import nearest_others
 from scda.adapt.discovery.novelty.whitening import principal_axes
+from scda.adapt.runtime.threads import in_parallel
 from scda.models.index import Ids, normalised
 
 _COMPONENTS = 128  # 64 to all 1,000 do about the same
@@ -65,14 +66,18 @@ def pretrained_views(
     means = [sample.mean(axis=0) for sample in samples]
     axes = principal_axes(samples[0] - means[0], samples[1] - means[1], _COMPONENTS)
     of_source, of_target = (
-        normalised(
-            np.concatenate(
-                [(_roots(domain[rows], classifier) - mean) @ axes for rows in blocks(len(domain))]
-            )
-        )
+        _viewed(domain, mean, axes, classifier)
         for domain, mean in zip(features, means, strict=True)
     )
     return of_source, of_target
+
+
+def _viewed(features: Points, mean: Points, axes: Points, classifier: nn.Linear) -> Points:
+    """Return the coordinates along the axes, of length 1, (N, D)."""
+    parts = in_parallel(
+        lambda rows: (_roots(features[rows], classifier) - mean) @ axes, blocks(len(features))
+    )
+    return normalised(np.concatenate(parts))
 
 
 def tells_apart(view: Points, points: Points, labels: Ids) -> bool:

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from scda.adapt.discovery.communities import coarsest_of_at_least, shared_neighbours, thinned_rows
 from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.large import blocks, evenly_spaced
+from scda.adapt.runtime.threads import in_parallel
 from scda.models.index import Ids, normalised
 
 _COMPONENTS = 256
@@ -40,8 +41,11 @@ class Whitening:
 
     def _mapped(self, features: Points, mean: Points) -> Points:
         points = np.empty((len(features), self.projection.shape[1]), np.float32)
-        for rows in blocks(len(features)):
+
+        def write(rows: slice) -> None:
             points[rows] = (normalised(features[rows]) - mean) @ self.projection
+
+        in_parallel(write, blocks(len(features)))
         return normalised(points)
 
 

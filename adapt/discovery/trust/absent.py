@@ -20,6 +20,6 @@ def absent_classes(outcome: Outcome) -> Ids:
     called = np.unique(outcome.predicted[outcome.predicted < outcome.num_known])
     if not len(called):
         return called
-    means = [outcome.target[outcome.predicted == label].mean(axis=0) for label in called]
-    alike = (normalised(np.stack(means)) * outcome.centres[called]).sum(axis=1)
+    means = [outcome.domains.target[outcome.predicted == label].mean(axis=0) for label in called]
+    alike = (normalised(np.stack(means)) * outcome.domains.centres[called]).sum(axis=1)
     return np.asarray(called[alike < _LEAST * np.quantile(alike, _QUARTILE)], np.int64)

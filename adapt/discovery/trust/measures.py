@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.neighbours import nearest_among
 from scda.adapt.discovery.novelty.certain import best_two, certain_halves, typical
 from scda.adapt.discovery.trust.outcome import Outcome
-from scda.models.index import Ids, build_index, nearest
+from scda.models.index import Ids
 
 _SHARE, _LEAST_NEAREST = 4, 3  # the nearest images of a class: an even share over 4, at least 3
 _VOTERS = 5  # source images that vote on the class of a target image
@@ -31,7 +32,8 @@ def nearest_called_known(outcome: Outcome) -> float:
     A class's nearest images are those with the highest cosine to its mean in the source, a quarter
     of what it would have if the target were shared out evenly among the known classes.
     """
-    cosines, new = outcome.target @ outcome.centres.T, outcome.predicted >= outcome.num_known
+    domains, new = outcome.domains, outcome.predicted >= outcome.num_known
+    cosines = domains.target @ domains.centres.T
     count = max(_LEAST_NEAREST, len(cosines) // (_SHARE * outcome.num_known))
     nearest_images = np.argsort(-cosines, axis=0, kind="stable")[:count]
     return float(1 - new[nearest_images].mean())
@@ -42,8 +44,10 @@ def knn_agreement(outcome: Outcome) -> float:
 
     The neighbours are the nearest source images.
     """
-    _, found = nearest(build_index(outcome.source), outcome.target, _VOTERS)
-    votes = np.apply_along_axis(np.bincount, 1, outcome.labels[found], None, outcome.num_known)
+    domains = outcome.domains
+    found = nearest_among(domains.target, domains.source, min(_VOTERS, len(domains.source)))
+    votes = np.zeros((len(found), outcome.num_known), np.int64)
+    np.add.at(votes, (np.arange(len(found))[:, None], domains.labels[found]), 1)
     return _share_of_known(outcome, votes.argmax(axis=1))
 
 
@@ -52,7 +56,8 @@ def prototype_agreement(outcome: Outcome) -> float:
 
     The means are those of the source.
     """
-    return _share_of_known(outcome, (outcome.target @ outcome.centres.T).argmax(axis=1))
+    domains = outcome.domains
+    return _share_of_known(outcome, (domains.target @ domains.centres.T).argmax(axis=1))
 
 
 def neighbour_agreement(outcome: Outcome) -> float:
@@ -70,8 +75,8 @@ def border(outcome: Outcome) -> float:
 def landed_on_new(outcome: Outcome) -> float:
     """Return the share of the known classes' landing that falls on images called new."""
     new = outcome.predicted >= outcome.num_known
-    whole = np.maximum(outcome.landed.sum(axis=0), 1e-12)
-    return float((outcome.landed[new].sum(axis=0) / whole).mean())
+    whole = np.maximum(outcome.domains.landed.sum(axis=0), 1e-12)
+    return float((outcome.domains.landed[new].sum(axis=0) / whole).mean())
 
 
 def evenness(outcome: Outcome) -> float:
@@ -116,9 +121,9 @@ def _lacking(outcome: Outcome) -> tuple[Points, float, float]:
 
     All three are in nats.
     """
-    first, second = best_two(outcome.landed)
-    lacking = -np.log(outcome.trusted.max(axis=1) + _FLOOR)
-    certain = certain_halves(outcome.landed.argmax(axis=1), -first)
+    first, second = best_two(outcome.domains.landed)
+    lacking = -np.log(outcome.domains.trusted.max(axis=1) + _FLOOR)
+    certain = certain_halves(outcome.domains.landed.argmax(axis=1), -first)
     return lacking, typical(lacking, certain), typical(-np.log(second + _FLOOR), certain)
 
 

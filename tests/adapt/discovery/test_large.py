@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from scda.adapt.discovery import kmeans, large, neighbours, propagation, space
 from scda.adapt.discovery.kmeans import Points, cluster
 from scda.adapt.discovery.large import blocks, evenly_spaced
 from scda.adapt.discovery.matching import clustering_accuracy
-from scda.adapt.discovery.neighbours import nearest_others
-from scda.adapt.discovery.novelty import whitening
+from scda.adapt.discovery.neighbours import nearest_among, nearest_others
+from scda.adapt.discovery.novelty import comparison, whitening
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.novelty.whitening import fit_whitening
 from scda.adapt.discovery.propagation import neighbour_graph, propagate, spread
 from scda.adapt.discovery.space import cluster_space
-from scda.models.index import Ids, normalised
+from scda.adapt.runtime import threads
+from scda.models.index import Ids, build_index, nearest, normalised
 
 CLASSES, EACH, WIDTH = 12, 250, 320
 ROWS = CLASSES * EACH
@@ -37,7 +40,7 @@ def all_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let 500 images be many."""
     monkeypatch.setattr(large, "LARGE", 500)
     monkeypatch.setattr(large.evenly_spaced, "__defaults__", (500,))
-    for module in (neighbours, propagation, space, kmeans):
+    for module in (comparison, neighbours, propagation, space, kmeans):
         monkeypatch.setattr(module, "LARGE", 500)
     monkeypatch.setattr(neighbours, "_OF_CELL", 100)
 
@@ -140,3 +143,29 @@ def test_no_step_copies_the_features_of_the_backbone(
     assert peak_of(lambda: fitted.target(features)) < 1.5
     assert peak_of(lambda: cluster_space(features, features, np.arange(ROWS), config)) < 1.5
     assert peak_of(lambda: remember("", features, labels, CLASSES)) < 1.5
+
+
+@pytest.mark.usefixtures("all_is_large")
+def test_results_do_not_depend_on_the_number_of_cpus(
+    target: tuple[Points, Ids], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features, labels = normalised(target[0]), target[1]
+    found = []
+    for cpus in (1, 2, 5):
+        monkeypatch.setattr(threads, "usable_cpus", partial(int, cpus))
+        domains = Comparison(features[:300], labels[:300], features)
+        clusters = cluster(features, CLASSES, restarts=3, seed=0)
+        among = nearest_among(features, features[:300], 5)
+        found.append((domains.near, domains.trusted, among, clusters.labels, clusters.centroids))
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_neighbours_do_not_depend_on_how_the_search_is_divided(
+    target: tuple[Points, Ids],
+) -> None:
+    points = target[0]
+    for rows in (19, 530, 1029):
+        _, whole = nearest(build_index(points), points[:rows], 10)
+        np.testing.assert_array_equal(nearest_among(points[:rows], points, 10), whole)

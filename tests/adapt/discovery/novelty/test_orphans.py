@@ -6,6 +6,7 @@ from scipy.sparse import csr_array
 
 from scda.adapt.discovery.discover import Discovery, without_outputs
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.novelty.false_classes import kept_outputs
 from scda.adapt.discovery.novelty.landing import believed, landing
 from scda.adapt.discovery.novelty.orphans import (
@@ -18,7 +19,6 @@ from scda.adapt.discovery.novelty.orphans import (
 from scda.adapt.discovery.novelty.places import class_places, remoteness
 from scda.adapt.discovery.novelty.walk import walk
 from scda.adapt.discovery.novelty.whitening import fit_whitening
-from scda.adapt.discovery.propagation import neighbour_graph
 from scda.adapt.discovery.selection import Candidates, select
 from scda.models.index import Ids, normalised
 from tests.adapt.discovery.two_domains import groups
@@ -42,8 +42,8 @@ def decided(
     probabilities = np.full((len(target), num_known + 1), (1 - unknown) / num_known)
     probabilities[:, -1] = unknown
     logits = np.log(probabilities).astype(np.float32)
-    sources, graph = whitening.source(source), neighbour_graph(points)
-    return find_orphans(sources, labels, points, graph, logits, gate=gate, given=given)
+    domains = Comparison(whitening.source(source), labels, points)
+    return find_orphans(domains, logits, gate=gate, given=given)
 
 
 @pytest.mark.parametrize("new", [[6], [6, 7], [6, 7, 8, 9, 10, 11]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from scda.adapt.discovery.kmeans import Points
+from scda.adapt.discovery.novelty.comparison import Comparison
 from scda.adapt.discovery.trust import measures
 from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.discovery.trust.calibration import ERROR, KNOWN_ERROR, RISING
@@ -25,7 +26,7 @@ def outcome(predicted: Ids = TRUTH, **fields: Any) -> Outcome:
     """Return an outcome that predicts the given classes with probability 0.96."""
     probabilities = (0.95 * np.eye(KNOWN + NEW)[predicted] + 0.01).astype(np.float32)
     usual = {"source": points(SOURCE, 0), "labels": SOURCE, "target": points(TRUTH, 1)}
-    return Outcome(**{**usual, "probabilities": probabilities, **fields})
+    return Outcome(Comparison(**{**usual, **fields}), probabilities)
 
 
 def test_all_is_well_where_every_image_is_right() -> None:
