@@ -6,7 +6,10 @@ away, to learn how far new images of the same kind lie, and whether it puts them
 class. Its confidences say nothing, because they are calibrated for its own classes.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +23,8 @@ from scda.adapt.discovery.kmeans import Points
 from scda.adapt.discovery.matching import same_class
 from scda.adapt.export.final_model import FinalModel, final_model
 from scda.adapt.runtime import rng
+from scda.adapt.runtime.beside import beside
+from scda.adapt.runtime.threads import one_thread
 from scda.adapt.training.algorithm import adapt
 from scda.adapt.training.networks import Networks, infer
 from scda.models.errors import GateError
@@ -71,24 +76,80 @@ def rehearse(
         The answers; None if the target has fewer than 200 images, no image is left to hold out, or
         training diverges.
     """
-    if len(target) < LEAST:
-        return None
-    rows = np.random.default_rng(config.seed).permutation(len(target))[:_MOST]
+    with rehearsing(source, target, config, classifier, shared=shared) as result:
+        return result()
+
+
+@contextmanager
+def rehearsing(
+    source: Labelled,
+    target: Tensor,
+    config: TrainConfig,
+    classifier: nn.Linear | None = None,
+    *,
+    shared: Shared | None = None,
+    apart: bool = False,
+) -> Iterator[Callable[[], Rehearsal | None]]:
+    """Yield a function that returns what `rehearse` does.
+
+    Args:
+        source: As for `rehearse`, with all others.
+        target: The same.
+        config: The same.
+        classifier: The same.
+        shared: The same.
+        apart: Whether the second model is trained from now on in a process of its own, which ends
+            with the block; else it is trained when the function is called.
+    """
+    held, kept = _divided(len(target), config.seed, shared)
+    if not len(held):
+        yield lambda: None
+        return
+
+    def given() -> tuple[Any, ...]:
+        of_rest = shared.of_target(kept) if shared else None
+        return source, target[torch.from_numpy(kept)], config, classifier, of_rest
+
+    with beside(_alone, *given()) if apart else nullcontext(lambda: _second(*given())) as train:
+        yield lambda: _answers(train(), target, held)
+
+
+def _divided(count: int, seed: int, shared: Shared | None) -> tuple[Ids, Ids]:
+    """Return the rows of the target to hold out, none where that is not possible, and to keep."""
+    rows = np.random.default_rng(seed).permutation(count)[:_MOST]
     held, kept = rows[::_PARTS], np.sort(np.delete(rows, np.s_[::_PARTS]))
     if shared:  # a labelled image is known to every model, and so none is held out
         labelled = np.flatnonzero(shared.labels >= 0)
         held, kept = held[~np.isin(held, labelled)], np.union1d(kept, labelled)
-    if not len(held):
-        return None
+    return (held if count >= LEAST else held[:0]), kept
+
+
+def _alone(*given: Any) -> FinalModel | None:
+    with one_thread():
+        return _second(*given)
+
+
+def _second(
+    source: Labelled,
+    rest: Tensor,
+    config: TrainConfig,
+    classifier: nn.Linear | None,
+    shared: Shared | None,
+) -> FinalModel | None:
+    """Return the second model, or None if its training diverges."""
     with rng.kept():
         try:
-            rest = target[torch.from_numpy(kept)]
-            of_rest = shared.of_target(kept) if shared else None
-            adapted = adapt(source, rest, config, classifier=classifier, shared=of_rest)
+            adapted = adapt(source, rest, config, classifier=classifier, shared=shared)
         except GateError:
             return None
         classes = [str(number) for number in range(int(source.labels.max()) + 1)]
-        final = final_model(adapted, classes)
+        return final_model(adapted, classes)
+
+
+def _answers(final: FinalModel | None, target: Tensor, held: Ids) -> Rehearsal | None:
+    """Return what the second model answers for a target, (M, D_backbone)."""
+    if final is None:
+        return None
     logits, features = infer(final.networks, target)
     distances = final.distances_of(features.numpy()[held])
     figures = HeldOut(

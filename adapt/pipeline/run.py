@@ -2,9 +2,10 @@
 
 import dataclasses
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import faiss
 import torch
@@ -25,10 +26,11 @@ from scda.adapt.data.recorded import DOMAINS, LOST, Recorded
 from scda.adapt.data.scan import Rejected, SourceFiles, TargetFiles, scan_source, scan_target
 from scda.adapt.discovery.diagnostics import empty_classes
 from scda.adapt.discovery.findings import statuses
+from scda.adapt.discovery.large import LARGE
 from scda.adapt.discovery.trust.absent import absent_classes
 from scda.adapt.export.bundle_writer import make_bundle
 from scda.adapt.export.final_model import FinalModel, final_model
-from scda.adapt.export.rehearsal import LEAST, Rehearsal, agreement, rehearse
+from scda.adapt.export.rehearsal import LEAST, Rehearsal, agreement, rehearsing
 from scda.adapt.pipeline.environment import environment
 from scda.adapt.pipeline.events import Events, check_tensorboard, open_events
 from scda.adapt.pipeline.export import export_beside
@@ -124,10 +126,11 @@ def train(job: Job, reporter: Reporter) -> TrainResult | None:
         _warn_of_rejected(folder, data.rejected, reporter)
         is_shared = job.config.finetune == "none" and not chosen.statistics
         run = _Run(job, folder, data, chosen.backbone, takeover, reporter, started, is_shared)
+        rehearsal = stack.enter_context(_rehearsing(run))
         adapted = _adapt(run)
         if adapted is None:
             return None
-        manifest = _write_results(run, adapted)
+        manifest = _write_results(run, adapted, rehearsal)
         rejected = _reject_lost(run)
         write_report(folder.root, run.reporter)
         run.reporter.expect(0)
@@ -251,7 +254,9 @@ def _image_inputs(data: Data, backbone: Backbone, config: TrainConfig) -> ImageI
     )
 
 
-def _write_results(run: _Run, adapted: Adapted) -> Manifest:
+def _write_results(
+    run: _Run, adapted: Adapted, rehearsing: Callable[[], Rehearsal | None]
+) -> Manifest:
     """Write tables, bundle and report."""
     folder, data, config = run.folder, run.data, run.job.config
     final, memory, after = run.takeover.finish(final_model(adapted, data.class_names), data)
@@ -261,7 +266,7 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     _write_map(run, final)
     absent = absent_classes(adapted.outcome)
     findings = (*adapted.findings, *empty_classes(final.predicted, final.labels, absent))
-    rehearsal = _rehearse(run, adapted)
+    rehearsal = None if adapted.failure else rehearsing()
     if rehearsal:
         agreed = agreement(final, data.target, rehearsal)
         write_held_out(folder.held_out, final, data.target_images, agreed)
@@ -289,16 +294,33 @@ def _write_results(run: _Run, adapted: Adapted) -> Manifest:
     )
 
 
-def _rehearse(run: _Run, adapted: Adapted) -> Rehearsal | None:
-    """Return what a second training says of images that it was not trained on."""
-    if run.job.config.finetune != "none" or adapted.failure or len(run.data.target) < LEAST:
-        return None
+@contextmanager
+def _rehearsing(run: _Run) -> Iterator[Callable[[], Rehearsal | None]]:
+    """Yield a function that returns what a second training says of images it was not trained on.
+
+    The second training needs nothing of the first one. Beside one that takes long, a second CPU
+    trains it.
+    """
+    data, config = run.data, run.job.config
+    if config.finetune != "none" or len(data.target) < LEAST or not distributed.is_main():
+        yield lambda: None
+        return
+    apart = len(data.target) > LARGE and distributed.cpus() > 1
+    with rehearsing(
+        data.source,
+        data.target,
+        config,
+        run.backbone.classifier,
+        shared=data.shared,
+        apart=apart and select_device(config).type == "cpu",
+    ) as result:
+        yield partial(_held_out, run, result)
+
+
+def _held_out(run: _Run, result: Callable[[], Rehearsal | None]) -> Rehearsal | None:
     run.reporter.say("holding out a fifth of the target, to learn how far new images lie")
     with threadpool_limits(1):
-        data, config = run.data, run.job.config
-        return rehearse(
-            data.source, data.target, config, run.backbone.classifier, shared=data.shared
-        )
+        return result()
 
 
 def _reject_lost(run: _Run) -> list[Rejected]:

@@ -8,8 +8,9 @@ from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.shared import shared_images
 from scda.adapt.export.final_model import final_model
-from scda.adapt.export.rehearsal import LEAST, agreement, rehearse
+from scda.adapt.export.rehearsal import LEAST, agreement, rehearse, rehearsing
 from scda.adapt.runs.tables import HeldOutRow, read_held_out, write_held_out
+from scda.adapt.runtime.threads import one_thread
 from scda.adapt.training.algorithm import adapt
 
 
@@ -54,6 +55,22 @@ def test_held_out_images_are_a_fifth_of_the_target_and_a_model_of_all_agrees_on_
         uncalibrated=round(float(agreed.uncalibrated[0]), 6),
         agrees=bool(agreed.agrees[0]),
     )
+
+
+def test_a_process_of_its_own_trains_the_same_second_model() -> None:
+    rng = np.random.default_rng(0)
+    points = np.vstack([6 * row + rng.normal(size=(55, 8)) for row in np.eye(4, 8)])
+    target = torch.tensor(points, dtype=torch.float32)
+    source = Labelled(target[:110] + 0.1, torch.arange(2).repeat_interleave(55))
+    config = TrainConfig(pretrain_steps=4, rounds=1, round_steps=4, novel="no", space="backbone")
+    with rehearsing(source, target, config, apart=True) as result:
+        apart = result()
+    with one_thread():
+        here = rehearse(source, target, config)
+    assert apart is not None
+    assert here is not None
+    assert apart.figures == here.figures
+    assert np.array_equal(apart.predicted, here.predicted)
 
 
 def test_no_labelled_image_is_held_out() -> None:
