@@ -26,6 +26,7 @@ from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
+_TOGETHER = 8  # files that a thread reads at a time: to hand over each one takes as long
 BATCH = 32  # images; always full, so that features do not depend on the batch size
 CHANGED = "the file vanished or changed while its features were computed"
 
@@ -213,17 +214,18 @@ def _read_all(
     paths: Sequence[Path], network: _Network, seen: set[str], workers: int
 ) -> Iterator[tuple[Path, _Image | Rejected]]:
     """Yield every file in order; a few batches at most are read ahead."""
-    remaining = iter(paths)
+    remaining = (paths[start : start + _TOGETHER] for start in range(0, len(paths), _TOGETHER))
+
+    def read(some: Sequence[Path]) -> list[tuple[Path, _Image | Rejected]]:
+        return [(path, _read(path, network, seen)) for path in some]
+
     with ThreadPoolExecutor(workers) as pool:
-
-        def submit(path: Path) -> tuple[Path, Future[_Image | Rejected]]:
-            return path, pool.submit(_read, path, network, seen)
-
-        ahead = [submit(path) for path in islice(remaining, (1 + network.lanes) * BATCH)]
+        first = islice(remaining, (1 + network.lanes) * BATCH // _TOGETHER)
+        ahead = deque(pool.submit(read, some) for some in first)
         while ahead:
-            path, image = ahead.pop(0)
-            ahead += [submit(following) for following in islice(remaining, 1)]
-            yield path, image.result()
+            images = ahead.popleft()
+            ahead += [pool.submit(read, following) for following in islice(remaining, 1)]
+            yield from images.result()
 
 
 def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
