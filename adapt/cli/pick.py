@@ -53,6 +53,9 @@ def pick(
     if out or sort_into:  # before anything is loaded
         check_places([folder], out or [], options, ALL_FILES, None)
     paths = [folder / name for name in choose(run, n, seed=seed)]
+    if not paths:
+        typer.echo("every target image has a label: the source holds it, too", err=True)
+        return
     if not (out or sort_into):
         for path in paths:
             typer.echo(str(path))

@@ -6,6 +6,7 @@ import numpy as np
 
 from scda.adapt.picking.selection import choose
 from scda.adapt.runs.folder import RunFolder, check_finished
+from scda.adapt.runs.images_table import read_images
 from scda.adapt.runs.tables import read_discovery
 from scda.models.bundle import NEIGHBOURS
 from scda.models.errors import GateError, UsageError
@@ -14,6 +15,8 @@ from scda.models.index import read_index
 
 def pick(root: Path, count: int, *, seed: int = 0) -> list[str]:
     """Return the paths of target images relative to the target folder, the most helpful first.
+
+    Images that the source holds, too, have a label, and are not among them.
 
     Args:
         root: Folder of the run.
@@ -35,6 +38,18 @@ def pick(root: Path, count: int, *, seed: int = 0) -> list[str]:
             f"{run.discovery}: {len(rows)} images, and {features} holds {index.ntotal}; "
             "train the run again"
         )
-    vectors = np.stack([index.reconstruct(row) for row in range(index.ntotal)])
-    entropies = np.array([row.entropy for row in rows], np.float32)
-    return [rows[row].path for row in choose(vectors, entropies, count, seed=seed).tolist()]
+    labelled = _labelled(run)
+    left = [row for row, image in enumerate(rows) if image.path not in labelled]
+    if not left:
+        return []
+    vectors = np.stack([index.reconstruct(row) for row in left])
+    entropies = np.array([rows[row].entropy for row in left], np.float32)
+    chosen = choose(vectors, entropies, count, seed=seed)
+    return [rows[left[number]].path for number in chosen.tolist()]
+
+
+def _labelled(run: RunFolder) -> set[str]:
+    """Return the paths of the target images whose content is in the source, too."""
+    images = read_images(run.images)
+    of_source = set(images.source.values())
+    return {path for path, digest in images.target.items() if digest in of_source}

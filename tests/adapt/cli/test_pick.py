@@ -3,6 +3,9 @@ import shutil
 from pathlib import Path
 
 from scda.adapt.cli.review import picker
+from scda.adapt.picking.pick import pick
+from scda.adapt.runs.folder import RunFolder
+from scda.adapt.runs.images_table import read_images
 from tests.bundles import make_bundle
 from tests.conftest import Scda, TinyData
 
@@ -14,6 +17,25 @@ def test_pick_prints_images_of_the_target(tiny: TinyData, tiny_run: Path, scda: 
     assert len(set(paths)) == 5
     assert all(path.is_file() and path.is_relative_to(tiny.target) for path in paths)
     assert scda("pick", tiny_run, "--n", "5").stdout == done.stdout
+
+
+def test_images_that_have_a_label_are_not_picked(
+    tiny_run: Path, tmp_path: Path, scda: Scda
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    before, table = pick(run, 5), RunFolder(run).images
+    digests = read_images(table).target
+    with table.open("a") as file:
+        file.writelines(f"source,disc/{path},{digests[path]}\n" for path in before)
+    after = pick(run, 5)
+    assert len(after) == 5
+    assert set(before).isdisjoint(after)
+    with table.open("a") as file:
+        file.writelines(f"source,disc/{path},{digest}\n" for path, digest in digests.items())
+    done = scda("pick", run)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "every target image has a label" in done.stderr
 
 
 def test_pick_writes_tables_and_folders(
