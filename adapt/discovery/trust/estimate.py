@@ -16,8 +16,8 @@ from scda.models.trust import Trust
 
 _DIGITS = 4  # number of decimals
 _WHAT_HELPS = (
-    "label about twenty target images (`scda-adapt pick RUN --n 20` chooses them), add those of "
-    "known classes to the source, and train again, with --novel yes if there are others"
+    "label about twenty target images (`scda-adapt pick RUN --n 20` chooses them): copy each into "
+    "the folder of its class in the source, also of a new one, and train again"
 )
 
 
