@@ -50,6 +50,10 @@ class Labelled:
     features: Tensor  # (N, D_backbone)
     labels: Tensor  # (N,)
 
+    def only(self, rows: Tensor) -> "Labelled":
+        """Return some of the images, by their rows."""
+        return Labelled(self.features[rows], self.labels[rows])
+
 
 @dataclass(frozen=True)
 class Data:

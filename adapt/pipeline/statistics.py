@@ -51,7 +51,9 @@ def choose_statistics(
 ) -> Chosen:
     """Return the features with the statistics that the config asks for.
 
-    With `auto`, those of the domains are taken if they bring the domains closer together.
+    With `auto`, those of the domains are taken if they bring the domains closer together. Images
+    of the source that the target holds, too, are images of the target: no statistics of the source
+    are computed from them, and their features are those of the target.
 
     Args:
         job: Folders and configuration.
@@ -60,8 +62,11 @@ def choose_statistics(
         reporter: Reporter of progress.
         recorded: What a resumed run began with; it keeps its choice.
     """
-    paths = list(data.source_images.paths), list(data.target_images.paths)
-    before = Chosen(data.source, data.target, backbone, {})
+    rows = _own_rows(data)
+    own = [data.source_images.paths[row] for row in rows.tolist()]
+    paths = own, list(data.target_images.paths)
+    labelled = data.source if data.shared is None else data.source.only(rows)
+    before = Chosen(labelled, data.target, backbone, {})
 
     def features(paths: list[Path], of_domain: Backbone, what: str) -> Tensor | None:
         images = data.source_images if what == "source" else data.target_images
@@ -80,9 +85,24 @@ def choose_statistics(
         features,
         always=is_resumed or job.config.backbone_statistics == "domain",
     )
-    if chosen.statistics:
-        reporter.say("the backbone normalises by the statistics of each domain")
-    return chosen
+    if not chosen.statistics:
+        return replace(chosen, source=data.source)
+    reporter.say("the backbone normalises by the statistics of each domain")
+    if data.shared is None:
+        return chosen
+    whole = torch.empty((len(data.source.labels), chosen.target.shape[1]))
+    whole[rows] = chosen.source.features
+    whole[data.shared.rows] = chosen.target[data.shared.twins]
+    return replace(chosen, source=replace(data.source, features=whole))
+
+
+def _own_rows(data: Data) -> Tensor:
+    """Return the rows of the source that the target lacks; all rows if these are of one class."""
+    count = len(data.source.labels)
+    if data.shared is None:
+        return torch.arange(count)
+    own = torch.from_numpy(data.shared.elsewhere(count)).nonzero()[:, 0]
+    return own if len(data.source.labels[own].unique()) > 1 else torch.arange(count)
 
 
 def adapts_statistics(config: TrainConfig) -> bool:

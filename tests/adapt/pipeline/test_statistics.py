@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
+from scda.adapt.data.domain_statistics import read_statistics
 from scda.adapt.data.job import Job
 from scda.adapt.pipeline import statistics as module
 from scda.adapt.pipeline.run import train
@@ -17,7 +19,7 @@ from scda.models.bundle import Manifest
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.statistics import batch_statistics
 from tests.adapt.discovery.two_domains import WIDTH, groups
-from tests.conftest import TinyData
+from tests.conftest import KNOWN, TinyData
 
 pytestmark = pytest.mark.usefixtures("no_figures")
 CLASSES, EACH = [0, 1, 2, 3], 30
@@ -135,3 +137,18 @@ def test_a_run_with_the_statistics_of_the_domains_is_resumed_with_them(
     assert not RunFolder(tmp_path / "other").statistics.exists()
     run.report.unlink()  # so that it is resumed, with the checkpoint of its last round
     assert trained(replace(job, resume=True)).id == manifest.id
+
+
+def test_a_labelled_image_of_the_target_says_nothing_about_the_source(
+    tiny: TinyData, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(tiny.source, source)
+    shutil.copy(min(tiny.target.iterdir()), source / min(KNOWN) / "labelled.png")
+    options = {"backbone_statistics": "domain", "rounds": 0, "pretrain_steps": 1}
+    found = []
+    for name, folder in (("without", tiny.source), ("with", source)):
+        trained(tiny.job(tmp_path / name, source=folder, **options))
+        found.append(read_statistics(RunFolder(tmp_path / name).statistics)["source"])
+    (without,), (with_label,) = (of_backbone.values() for of_backbone in found)
+    assert all(torch.equal(with_label[key], value) for key, value in without.items())
