@@ -1,7 +1,10 @@
 """Export of a PyTorch model to one ONNX file, checked on real images."""
 
+import copy
+import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +16,14 @@ from torch import Tensor, nn
 from scda.models.errors import GateError
 from scda.models.networks.backbones import Backbone
 from scda.models.networks.network import FeatureClassifier, pixel_backbone
-from scda.models.parity import Reference, check_parity
+from scda.models.parity import LARGEST_TOLERANCE, TOLERANCE, Reference, check_parity, drift
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
 OPSET = 20
 MODEL_OUTPUTS = ("probabilities", "features")
 _INPUT, _BETWEEN = "pixels", "backbone"  # names of the inputs of backbone and head
+_ROOM = 4  # times the rounding of the machine that exports; another one may round otherwise
 _TOP = "top/"  # before the names of what lies behind the backbone
 
 
@@ -111,11 +115,38 @@ def check_export(module: nn.Module, model: Path, pixels: Pixels) -> Reference:
         GateError: If a probability differs by more than the tolerance.
     """
     module.eval()
+    images = torch.from_numpy(np.ascontiguousarray(pixels))
     with torch.inference_mode():
-        probabilities, features = module(torch.from_numpy(np.ascontiguousarray(pixels)))
+        probabilities, features = module(images)
     reference = Reference(pixels, probabilities.numpy(), features.numpy())
-    check_parity(Session(model, provider="cpu"), reference)
+    session = Session(model, provider="cpu")
+    found = drift(session, reference)
+    if _ROOM * found > reference.tolerance:
+        reference = replace(reference, tolerance=_tolerance(module, images, probabilities, found))
+    check_parity(session, reference)
     return reference
+
+
+def _tolerance(module: nn.Module, images: Tensor, probabilities: Tensor, found: float) -> float:
+    """Return the tolerance of a model that rounds more than others do.
+
+    The batch statistics of a domain of drawings make small differences large, in torch as well:
+    what float64 gives shows whether a difference is one of rounding.
+
+    Args:
+        module: `PixelClassifier` on the CPU, in float32.
+        images: (N, H, W, 3) uint8.
+        probabilities: What the module returns for them, (N, C).
+        found: Largest difference between these and those of the ONNX file.
+    """
+    usual = TOLERANCE["cpu"]
+    if found > usual:
+        with torch.inference_mode():
+            exact, _ = copy.deepcopy(module).double()(images)
+        if found > _ROOM * float((exact - probabilities).abs().max()):
+            return usual
+    # A power of two, so that the bundle depends on the last digits of no sum.
+    return min(LARGEST_TOLERANCE, 2.0 ** math.ceil(math.log2(_ROOM * found)))
 
 
 def _anonymous(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from scda.models.errors import GateError
+from scda.models.networks import export as exporting
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
 from scda.models.networks.export import OPSET, check_export, export_backbone, export_model
 from scda.models.networks.network import FeatureHead, PixelClassifier
+from scda.models.parity import LARGEST_TOLERANCE, TOLERANCE, Reference
 from scda.models.session import Session
 
 Pixels = NDArray[np.uint8]
@@ -114,3 +116,64 @@ def test_the_file_stands_alone_and_says_nothing_of_this_machine(
     assert {p.key: p.value for p in model.metadata_props} == {"scda": "yes"}
     assert {entry.domain: entry.version for entry in model.opset_import}[""] == OPSET
     assert len({entry.domain for entry in model.opset_import}) == len(model.opset_import)
+
+
+class Rounded(torch.nn.Module):
+    """A model whose probabilities in float32 differ by rounding from those in float64."""
+
+    def __init__(self, rounding: float) -> None:
+        super().__init__()
+        self.exact = torch.nn.Parameter(torch.tensor(0.5))
+        self.rounding = rounding
+
+    def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        lost = 0 if self.exact.dtype == torch.float64 else self.rounding
+        first = (self.exact + lost).expand(len(pixels), 1)
+        return torch.cat([first, 1 - first], dim=1), torch.ones(len(pixels), 3)
+
+
+@pytest.mark.parametrize(
+    ("rounding", "difference", "expected"),
+    [
+        (1e-7, 1e-6, TOLERANCE["cpu"]),
+        (1e-4, 5e-5, 2.0**-12),  # 4 times as much, up to a power of two
+        (1e-4, 3e-4, 2.0**-9),
+        (1e-2, 4e-3, LARGEST_TOLERANCE),
+    ],
+)
+def test_a_model_that_rounds_more_states_a_larger_tolerance(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    rounding: float,
+    difference: float,
+    expected: float,
+) -> None:
+    reference = checked(monkeypatch, rounding, difference)
+    assert reference.tolerance == expected
+    reference.save(tmp_path / "parity.npz")
+    with (tmp_path / "parity.npz").open("rb") as file:
+        assert Reference.load(file).tolerance == expected
+
+
+@pytest.mark.parametrize(("rounding", "difference"), [(1e-6, 2e-4), (1e-2, 6e-3)])
+def test_a_difference_beyond_rounding_is_refused(
+    monkeypatch: pytest.MonkeyPatch, rounding: float, difference: float
+) -> None:
+    with pytest.raises(GateError, match="differs by"):
+        checked(monkeypatch, rounding, difference)
+
+
+def checked(monkeypatch: pytest.MonkeyPatch, rounding: float, difference: float) -> Reference:
+    """The reference of a model whose ONNX file differs from it by this much."""
+    module = Rounded(rounding)
+
+    class Different:
+        provider, precision = "cpu", "fp32"
+
+        def run(self, pixels: Pixels) -> list[NDArray[np.float32]]:
+            with torch.inference_mode():
+                probabilities, features = module(torch.from_numpy(pixels))
+            return [probabilities.numpy() + np.float32(difference), features.numpy()]
+
+    monkeypatch.setattr(exporting, "Session", lambda model, provider: Different())
+    return check_export(module, Path("model.onnx"), np.zeros((3, 4, 4, 3), np.uint8))
