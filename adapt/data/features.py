@@ -26,7 +26,7 @@ from scda.models.networks.backbones import Backbone
 from scda.models.preprocess import Pixels
 from scda.models.session import Session
 
-_TOGETHER = 8  # files that a thread reads at a time: to hand over each one takes as long
+_TOGETHER = 8  # files that a thread reads at a time, at most: to hand over each takes as long
 BATCH = 32  # images; always full, so that features do not depend on the batch size
 CHANGED = "the file vanished or changed while its features were computed"
 
@@ -214,13 +214,14 @@ def _read_all(
     paths: Sequence[Path], network: _Network, seen: set[str], workers: int
 ) -> Iterator[tuple[Path, _Image | Rejected]]:
     """Yield every file in order; a few batches at most are read ahead."""
-    remaining = (paths[start : start + _TOGETHER] for start in range(0, len(paths), _TOGETHER))
+    together = max(1, min(_TOGETHER, len(paths) // workers))  # of few, each thread has some
+    remaining = (paths[start : start + together] for start in range(0, len(paths), together))
 
     def read(some: Sequence[Path]) -> list[tuple[Path, _Image | Rejected]]:
         return [(path, _read(path, network, seen)) for path in some]
 
     with ThreadPoolExecutor(workers) as pool:
-        first = islice(remaining, (1 + network.lanes) * BATCH // _TOGETHER)
+        first = islice(remaining, (1 + network.lanes) * BATCH // together)
         ahead = deque(pool.submit(read, some) for some in first)
         while ahead:
             images = ahead.popleft()

@@ -17,7 +17,9 @@ _OF_CELL = 500  # images on average
 _SAMPLED = 40  # images per cell that the cells are fitted to
 _STEPS = 8  # Lloyd iterations
 _AROUND = 16  # cells in which the neighbours of a cell's images are sought, itself included
-_ROWS = 512  # points that are compared with others at once
+_ROWS = 512  # points that are compared with others at once, at most
+_PRODUCTS = 2**25  # of these with the others, at most: 128 MiB
+_FAISS_ROWS = 4096  # that faiss compares at once: other pieces would round otherwise
 
 
 def nearest_others(points: Points, count: int) -> Ids:
@@ -50,7 +52,9 @@ def nearest_among(points: Points, others: Points, count: int) -> Ids:
         others: (M, D).
         count: Number of rows, at most M.
     """
-    return np.concatenate(in_parallel(_search(points, others, count), _parts(len(points))))
+    is_small = len(points) <= LARGE
+    rows = _FAISS_ROWS if is_small else max(1, min(_ROWS, _PRODUCTS // len(others)))
+    return np.concatenate(in_parallel(_search(points, others, count), _parts(len(points), rows)))
 
 
 def _search(points: Points, others: Points, count: int) -> Callable[[slice], Ids]:
@@ -62,9 +66,9 @@ def _search(points: Points, others: Points, count: int) -> Callable[[slice], Ids
     return lambda rows: _most_similar(normalised(points[rows]), units, count)
 
 
-def _parts(count: int) -> list[slice]:
-    """Return slices of 512 rows; the last one is longer, for faiss compares a few otherwise."""
-    starts = [_ROWS * number for number in range(max(1, count // _ROWS))]
+def _parts(count: int, rows: int) -> list[slice]:
+    """Return slices of so many rows; the last one is longer, for faiss compares a few otherwise."""
+    starts = [rows * number for number in range(max(1, count // rows))]
     return [slice(*ends) for ends in zip(starts, [*starts[1:], count], strict=True)]
 
 

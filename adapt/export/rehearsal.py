@@ -7,7 +7,7 @@ class. Its confidences say nothing, because they are calibrated for its own clas
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,8 +110,21 @@ def rehearsing(
         of_rest = shared.of_target(kept) if shared else None
         return source, target[torch.from_numpy(kept)], config, classifier, of_rest
 
-    with beside(_alone, *given()) if apart else nullcontext(lambda: _second(*given())) as train:
-        yield lambda: _answers(train(), target, held)
+    def here() -> FinalModel | None:
+        return _second(*given())
+
+    if not apart:
+        yield lambda: _answers(here(), target, held)
+        return
+    with beside(_alone, *given()) as train:
+
+        def there_or_here() -> FinalModel | None:
+            try:
+                return train()
+            except GateError:  # it was killed, as for want of memory, which is free by now
+                return here()
+
+        yield lambda: _answers(there_or_here(), target, held)
 
 
 def _divided(count: int, seed: int, shared: Shared | None) -> tuple[Ids, Ids]:

@@ -10,8 +10,9 @@ import pickle
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -48,7 +49,7 @@ def beside(function: Callable[..., T], *arguments: object) -> Iterator[Callable[
 
 def _started() -> subprocess.Popen[bytes]:
     # -P: a file in the current folder must not shadow a module.
-    words = [sys.executable, "-P", "-m", __name__]
+    words = [sys.executable, "-W", "ignore", "-P", "-m", __name__]
     try:
         return subprocess.Popen(
             words,
@@ -62,11 +63,10 @@ def _started() -> subprocess.Popen[bytes]:
 
 def _give(process: subprocess.Popen[bytes], given: bytes) -> None:
     assert process.stdin
-    try:
-        process.stdin.write(len(given).to_bytes(_SIZE, "big") + given)
+    with suppress(BrokenPipeError):  # of a process that ended; that is told where it is waited for
+        process.stdin.write(len(given).to_bytes(_SIZE, "big"))
+        process.stdin.write(given)
         process.stdin.flush()
-    except BrokenPipeError:
-        raise _ended(process) from None
 
 
 def _result(process: subprocess.Popen[bytes]) -> Any:
@@ -78,15 +78,13 @@ def _result(process: subprocess.Popen[bytes]) -> Any:
     assert process.stdout
     answer = process.stdout.read()
     if not answer:
-        raise _ended(process)
+        code = process.wait()
+        advice = f"; {_ADVICE}" if code < 0 else ""
+        raise GateError(f"a second process ended with exit code {code}{advice}")
     result, error = pickle.loads(answer)
     if error:
         raise error
     return result
-
-
-def _ended(process: subprocess.Popen[bytes]) -> GateError:
-    return GateError(f"a second process ended with exit code {process.wait()}; {_ADVICE}")
 
 
 def _end_with_parent() -> None:
@@ -101,15 +99,25 @@ def _main() -> None:
     # Read before anything is imported, so that the parent does not wait for it.
     size = int.from_bytes(sys.stdin.buffer.read(_SIZE), "big")
     given = sys.stdin.buffer.read(size)
+    if len(given) < max(1, size):
+        return  # the parent has ended
     threading.Thread(target=_end_with_parent, daemon=True).start()
     function, arguments = pickle.loads(given)
-    result, error = None, None
+    del given
     try:
-        result = function(*arguments)
+        answer = pickle.dumps((function(*arguments), None))
     except Exception as raised:
-        error = raised
+        answer = _told(raised)
     with answers:
-        answers.write(pickle.dumps((result, error)))
+        answers.write(answer)
+
+
+def _told(raised: Exception) -> bytes:
+    raised.add_note(traceback.format_exc())
+    try:
+        return pickle.dumps((None, raised))
+    except Exception:  # some cannot be copied
+        return pickle.dumps((None, RuntimeError(repr(raised))))
 
 
 if __name__ == "__main__":

@@ -45,9 +45,9 @@ def one_thread() -> Iterator[None]:
 def in_parallel(function: Callable[[T], R], pieces: Iterable[T]) -> list[R]:
     """Return what a function makes of every piece, in order; all CPUs share the pieces.
 
-    One thread computes a piece, and the same way on every machine: results depend on how the work
-    is divided, but not on the number of CPUs. That helps where libraries take the time, which
-    release Python's lock.
+    Of several pieces, one thread computes each, and the same way on every machine: results depend
+    on how the work is divided, but not on the number of CPUs. That helps where libraries take the
+    time, which release Python's lock.
 
     Args:
         function: Called with one piece; it may use NumPy, SciPy, faiss and torch on the CPU.

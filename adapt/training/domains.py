@@ -97,9 +97,7 @@ class Domains:
         source, target = self._frozen
         points = self.whitening.source(source.features.numpy())
         others = self.whitening.target(target.numpy())
-        if self.first:
-            points = self.with_shared(points, others)[self.first.rows]
-        return points, others
+        return self._placed(points, others), others
 
     @cached_property
     def points(self) -> tuple[Points, Points]:
@@ -111,9 +109,10 @@ class Domains:
             return self.whitened
         source, target = self._frozen
         features = source.features.numpy(), target.numpy()
-        return with_pretrained_classes(
+        points, others = with_pretrained_classes(
             self.whitened, features, source.labels.numpy(), self._classifier
         )
+        return self._placed(points, others), others
 
     @cached_property
     def compared(self) -> Comparison:
@@ -134,6 +133,10 @@ class Domains:
         whole[self.first.rows] = source
         whole[self.shared.rows] = target[self.shared.twins]
         return whole
+
+    def _placed(self, source: Points, target: Points) -> Points:
+        """Return the source of pre-training with shared images where they are in the target."""
+        return self.with_shared(source, target)[self.first.rows] if self.first else source
 
     @property
     def own_rows(self) -> Tensor:

@@ -165,7 +165,9 @@ def test_results_do_not_depend_on_the_number_of_cpus(
 def test_neighbours_do_not_depend_on_how_the_search_is_divided(
     target: tuple[Points, Ids],
 ) -> None:
-    points = target[0]
-    for rows in (19, 530, 1029):
+    rng = np.random.default_rng(0)
+    close = np.repeat(rng.standard_normal((95, 128)), 100, axis=0)  # narrow, and nearly copies
+    close += 0.03 * rng.standard_normal(close.shape)
+    for points, rows in ((target[0], 19), (target[0], 1029), (close.astype(np.float32), 9500)):
         _, whole = nearest(build_index(points), points[:rows], 10)
         np.testing.assert_array_equal(nearest_among(points[:rows], points, 10), whole)

@@ -1,17 +1,23 @@
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
+import pytest
 import torch
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.data.dataset import Labelled
 from scda.adapt.data.image_files import Images
 from scda.adapt.data.shared import shared_images
+from scda.adapt.export import rehearsal
 from scda.adapt.export.final_model import final_model
 from scda.adapt.export.rehearsal import LEAST, agreement, rehearse, rehearsing
 from scda.adapt.runs.tables import HeldOutRow, read_held_out, write_held_out
 from scda.adapt.runtime.threads import one_thread
 from scda.adapt.training.algorithm import adapt
+from scda.models.errors import GateError
 
 
 def test_held_out_images_are_a_fifth_of_the_target_and_a_model_of_all_agrees_on_them(
@@ -57,7 +63,22 @@ def test_held_out_images_are_a_fifth_of_the_target_and_a_model_of_all_agrees_on_
     )
 
 
-def test_a_process_of_its_own_trains_the_same_second_model() -> None:
+@contextmanager
+def killed(*_: object) -> Iterator[Callable[[], NoReturn]]:
+    """In place of `beside`: a process that ended without an answer."""
+
+    def result() -> NoReturn:
+        raise GateError("a second process ended with exit code -9")
+
+    yield result
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_process_of_its_own_trains_the_same_second_model_and_none_is_needed(
+    monkeypatch: pytest.MonkeyPatch, is_killed: bool
+) -> None:
+    if is_killed:
+        monkeypatch.setattr(rehearsal, "beside", killed)
     rng = np.random.default_rng(0)
     points = np.vstack([6 * row + rng.normal(size=(55, 8)) for row in np.eye(4, 8)])
     target = torch.tensor(points, dtype=torch.float32)

@@ -38,16 +38,28 @@ def test_what_the_function_raises_is_raised() -> None:
         beside(
             exec, "from scda.models.errors import UsageError; raise UsageError('wrong')"
         ) as done,
-        pytest.raises(UsageError, match=r"^wrong$"),
+        pytest.raises(UsageError, match=r"^wrong\nTraceback"),  # the note says where
     ):
         done()
 
 
-def test_a_process_that_ends_without_an_answer_is_an_error_in_one_line() -> None:
-    with (
-        beside(exec, "import os; os._exit(3)") as result,
-        pytest.raises(GateError, match="ended with exit code 3; free some memory, and rerun"),
-    ):
+def test_an_error_that_cannot_be_copied_is_told() -> None:
+    code = "class Own(Exception): pass\nraise Own('wrong')"
+    with beside(exec, code) as done, pytest.raises(RuntimeError, match="wrong"):
+        done()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("os._exit(3)", "ended with exit code 3$"),
+        ("os.kill(os.getpid(), 9)", "ended with exit code -9; free some memory, and rerun"),
+    ],
+)
+def test_a_process_that_ends_without_an_answer_is_an_error_in_one_line(
+    code: str, told: str
+) -> None:
+    with beside(exec, f"import os; {code}") as result, pytest.raises(GateError, match=told):
         result()
 
 

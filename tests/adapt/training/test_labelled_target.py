@@ -76,6 +76,16 @@ def test_shared_images_are_images_of_the_target_everywhere(preset: str) -> None:
         assert both.num_known == KNOWN + 1
 
 
+def test_a_labelled_image_has_one_place_by_the_classes_of_the_pretraining_too() -> None:
+    source, shared = labelled()
+    torch.manual_seed(0)
+    classifier = torch.nn.Linear(SOURCE.features.shape[1], 40)
+    target = TARGET.features + 1
+    domains = Domains(source, target, config(), classifier=classifier, shared=shared)
+    assert domains.points[0].shape[1] > domains.whitened[0].shape[1]
+    assert np.array_equal(domains.points[0][-1], domains.points[1][ROWS[0]])
+
+
 def test_nothing_changes_without_shared_images() -> None:
     domains = Domains(SOURCE, TARGET.features, config())
     points = domains.points[0]
