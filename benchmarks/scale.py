@@ -143,15 +143,14 @@ def train(root: Path, images: int, seed: int) -> None:
     with Reporter(quiet=True) as reporter:
         trained = train(job, reporter)
     wall, cpu = time.monotonic() - wall, time.process_time() - cpu
-    own, others = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
     beside = others.ru_utime + others.ru_stime
     steps_taken = {name: asdict(step) for name, step in watch.end().items()}
     result = {
         "wall_seconds": wall,
         "cpu_seconds": cpu + beside,
-        "peak_gb": (own.ru_maxrss + others.ru_maxrss) / 2**20,
-        "steps": steps_taken
-        | {BESIDE: {"cpu_seconds": beside, "peak_gb": others.ru_maxrss / 2**20}},
+        "peak_gb": max(step["peak_gb"] for step in steps_taken.values()),
+        "steps": steps_taken | {BESIDE: {"cpu_seconds": beside, "peak_gb": watch.others_gb}},
     }
     assert trained
     truth = np.load(root / "truth.npy")
@@ -172,6 +171,8 @@ def _scores(truth: Any, predicted: Any, k_star: int) -> dict[str, float]:
 
 def measure(work: Path | None, images: int, seed: int) -> dict[str, Any]:
     """Return what a training on this many target images took."""
+    if work:
+        work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as name:
         root = Path(name)
         apart(make_data, root, images, seed)
