@@ -31,6 +31,8 @@ SKIPPED = {  # a part of the command → why it is not run here
     "torchrun ": "tests/adapt/runtime/test_distributed.py starts it",
     "--engine ray": "needs a cluster or a store; tests/serve/labelling/ray has both",
     "export RAY_ADDRESS": "as the line after it",
+    "--precision": "its gate needs a real backbone; tests/test_precisions.py exports one",
+    "=openvino": "needs OpenVINO; tests/test_precisions.py starts a server with it",
 }
 # Seconds of training instead of minutes; every option that a page gives counts all the same.
 QUICK = """\
