@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.continuity.memory import remember
@@ -170,4 +171,14 @@ def test_neighbours_do_not_depend_on_how_the_search_is_divided(
     close += 0.03 * rng.standard_normal(close.shape)
     for points, rows in ((target[0], 19), (target[0], 1029), (close.astype(np.float32), 9500)):
         _, whole = nearest(build_index(points), points[:rows], 10)
-        np.testing.assert_array_equal(nearest_among(points[:rows], points, 10), whole)
+        divided = nearest_among(points[:rows], points, 10)
+        # Of near copies, some processors round those at the end of a block otherwise.
+        expected = cosines(points, whole)
+        np.testing.assert_allclose(cosines(points, divided), expected, rtol=0, atol=1e-6)
+        assert (divided == whole).mean() > 0.999
+
+
+def cosines(points: Points, found: Ids) -> NDArray[np.float64]:
+    """Return how alike the first points are to those that were found for them."""
+    units = normalised(points).astype(np.float64)
+    return np.asarray((units[: len(found), None] * units[found]).sum(axis=2))
