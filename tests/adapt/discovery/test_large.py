@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from scda.adapt.config import TrainConfig
 from scda.adapt.continuity.memory import remember
@@ -130,6 +131,28 @@ def test_k_means_of_a_sample_finds_the_classes_of_all(target: tuple[Points, Ids]
     assert found.sse == pytest.approx(
         ((normalised(features) - found.centroids[found.labels]) ** 2).sum(), rel=1e-4
     )
+
+
+@pytest.mark.usefixtures("all_is_large")
+@pytest.mark.parametrize("spherical", [False, True])
+def test_k_means_of_a_few_distinct_points_needs_no_more_clusters(spherical: bool) -> None:
+    points = np.repeat(np.eye(3, dtype=np.float32), 400, axis=0)
+    found = cluster(points, 5, restarts=2, seed=0, spherical=spherical)
+    assert found.sse == pytest.approx(0, abs=1e-6)
+    assert clustering_accuracy(found.labels, np.repeat(np.arange(3), 400)) == 1
+
+
+@pytest.mark.usefixtures("all_is_large")
+def test_one_run_of_k_means_does_not_depend_on_the_threads_of_the_libraries(
+    target: tuple[Points, Ids],
+) -> None:
+    found = []
+    for count in (1, 2, 4):
+        with threadpool_limits(count):
+            found.append(cluster(target[0], CLASSES, restarts=1, seed=0))
+    assert len({run.sse for run in found}) == 1
+    for run in found[1:]:
+        np.testing.assert_array_equal(run.centroids, found[0].centroids)
 
 
 @pytest.mark.usefixtures("all_is_large")
