@@ -4,9 +4,9 @@
 
 Writes a source of 50 classes and a target of 150, made-up features of a mixture whose classes touch
 and whose sizes follow a power law (benchmarks/speed/mixture.py), into the feature cache of images
-that are all the same picture, with the backbone's file that such a cache has. Runs the whole
-training on them, `--novel yes`, in a process of its own: from the cache to the bundle and the
-report. No image goes through a backbone.
+that are all the same picture, with the backbone's file and the table of known files that such a
+cache has. Runs the whole training on them, `--novel yes`, in a process of its own: from the cache
+to the bundle and the report. No image goes through a backbone, and none is read again.
 
 Prints a table over the sizes, and one of the steps for each size, whose seconds are those of the
 run's own process. CPU seconds and memory in all are those of all its processes, memory as the sum
@@ -34,6 +34,8 @@ from PIL import Image
 from benchmarks.speed.answers import Answer, exit_code
 from benchmarks.speed.mixture import CLASSES, KNOWN, Mixture, mixture
 from benchmarks.speed.steps import OTHER, Watch
+from scda.adapt.data.known_files import FileState, KnownFile, KnownFiles
+from scda.models.limits import LIMITS
 
 OF_SOURCE = 100  # source images per class
 MOST_SECONDS, MOST_GB, MOST_OFF = 240.0, 5.0, 0.1
@@ -81,9 +83,21 @@ def make_data(root: Path, images: int, seed: int) -> None:
     backbone = load_backbone(_BACKBONE)
     cache = FeatureCache(root / "cache", backbone)
     backbone_file(backbone, root / "cache")
+    written: list[tuple[Path, str]] = []
     for paths, features in _parts(root, made):
-        cache.add([_write(path, number) for number, path in paths], features)
+        digests = [_write(path, number) for number, path in paths]
+        cache.add(digests, features)
+        written += zip([path for _, path in paths], digests, strict=True)
+    _remember(cache.files, written)
     cache.close()
+
+
+def _remember(files: KnownFiles, written: Sequence[tuple[Path, str]]) -> None:
+    """Tell the cache of the files, as a run does that reads them when they are no longer new."""
+    for path, digest in written:
+        if state := FileState.of(path):
+            files.add(path, KnownFile(state, digest), LIMITS)
+    files.save()
 
 
 def _parts(root: Path, made: Mixture) -> Iterator[tuple[list[tuple[int, Path]], Any]]:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from scda.adapt.data.known_files import KnownFiles
 from scda.models.errors import UsageError
 from scda.models.index import normalised
 from scda.models.networks.backbones import Backbone
@@ -30,7 +31,12 @@ T = TypeVar("T")
 
 
 class FeatureCache:
-    """Cached feature vectors by the SHA-256 of the image file."""
+    """Cached feature vectors by the SHA-256 of the image file.
+
+    Attributes:
+        path: The file of the cache.
+        files: The image files that were read, and their SHA-256.
+    """
 
     def __init__(self, folder: Path, backbone: Backbone) -> None:
         """Open or create the file for this backbone and its preprocessing.
@@ -46,6 +52,7 @@ class FeatureCache:
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS features (digest TEXT PRIMARY KEY, vector BLOB)"
         )
+        self.files = KnownFiles(self._db)
 
     def digests(self) -> set[str]:
         """Return the digests of all images in the cache, without those of damaged features."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from scda.adapt.data.backbone_file import backbone_file
 from scda.adapt.data.feature_cache import FeatureCache, use_cache
-from scda.adapt.data.image_files import Stamp, read_stamp
+from scda.adapt.data.image_files import Stamp
+from scda.adapt.data.known_files import FileState, KnownFile
 from scda.adapt.data.scan import Rejected
 from scda.models.cpus import usable_cpus
 from scda.models.decoding.content import read_bytes
@@ -140,10 +141,13 @@ def _extract(
                 found[path] = image.digest
                 stamps.append(image.stamp)
                 network.add(image)
+                if image.new is not None:
+                    cache.files.add(path, image.new, network.limits)
             on_progress(done)
         network.send()
     finally:
         network.keep()  # a stopped run keeps the computed features
+        cache.files.save()
     digests = list(found.values())
     return Extracted(list(found), cache.rows(digests), digests, rejected, stamps)
 
@@ -151,8 +155,9 @@ def _extract(
 @dataclass(frozen=True)
 class _Image:
     digest: str
-    pixels: Pixels | None  # None if its features are cached
     stamp: Stamp | None
+    pixels: Pixels | None = None  # None if its features are cached
+    new: KnownFile | None = None  # to remember; None if it is known, or has just changed
 
 
 @dataclass
@@ -217,21 +222,33 @@ def _read_all(
     together = max(1, min(_TOGETHER, len(paths) // workers))  # of few, each thread has some
     remaining = (paths[start : start + together] for start in range(0, len(paths), together))
 
-    def read(some: Sequence[Path]) -> list[tuple[Path, _Image | Rejected]]:
-        return [(path, _read(path, network, seen)) for path in some]
+    def read(
+        some: Sequence[Path], known: Sequence[KnownFile | None]
+    ) -> list[tuple[Path, _Image | Rejected]]:
+        pairs = zip(some, known, strict=True)
+        return [(path, _read(path, file, network, seen)) for path, file in pairs]
+
+    def submit(some: Sequence[Path]) -> Future[list[tuple[Path, _Image | Rejected]]]:
+        files = network.cache.files.find(some, network.limits)
+        return pool.submit(read, some, files)
 
     with ThreadPoolExecutor(workers) as pool:
         first = islice(remaining, (1 + network.lanes) * BATCH // together)
-        ahead = deque(pool.submit(read, some) for some in first)
+        ahead = deque(map(submit, first))
         while ahead:
             images = ahead.popleft()
-            ahead += [pool.submit(read, following) for following in islice(remaining, 1)]
+            ahead += map(submit, islice(remaining, 1))
             yield from images.result()
 
 
-def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
+def _read(
+    path: Path, known: KnownFile | None, network: _Network, seen: set[str]
+) -> _Image | Rejected:
     limits, pixels = network.limits, None
-    stamp = read_stamp(path)  # before its bytes: a change in between is noticed
+    state = FileState.of(path)  # before its bytes: a change in between is noticed
+    stamp = state.stamp if state else None
+    if known and known.state == state and known.digest in seen:
+        return _Image(known.digest, stamp)
     try:
         data = read_bytes(path, max_bytes=limits.max_bytes)
         digest = hashlib.sha256(data).hexdigest()
@@ -241,4 +258,5 @@ def _read(path: Path, network: _Network, seen: set[str]) -> _Image | Rejected:
             pixels = read_pixels(data, network.backbone.preprocessing, limits)
     except ImageError as error:
         return Rejected(path, error.code, str(error))
-    return _Image(digest, pixels, stamp)
+    new = KnownFile(state, digest) if state and state.settled else None
+    return _Image(digest, stamp, pixels, new)
