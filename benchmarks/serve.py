@@ -4,7 +4,8 @@
 
 The bound is (cores - cores used by the clients) / (processor seconds of decoding, preparing and
 ONNX Runtime per image, each measured alone on one thread), with the bundle in float32. `serve_int8`
-compares the endpoint with BUNDLE2, which is BUNDLE in int8, with the same bound.
+compares the endpoint with BUNDLE2, which is BUNDLE in int8, with the same bound, and
+`serve_int8_openvino` the same with OpenVINO.
 
 In the same run, the servers take turns with LitServe, which has the same file reading,
 preprocessing, model and answer, in two configurations, of which the faster counts. Servers without
@@ -94,14 +95,18 @@ def answers(rounds: Sequence["Round"]) -> list[Answer | NotApplicable]:
         found = statistics.median(map(figure, rounds))
         return Answer(name, found, bar, at_least=not name.startswith("serve_p99"))
 
+    def in_int8(name: str, server: str, why_not: str) -> Answer | NotApplicable:
+        if server not in rounds[0].full.loads:
+            return NotApplicable(name, why_not)
+        return ratio(name, lambda one: one.full.of_bound(server), 1.1)
+
     return [
         ratio("serve_bound", lambda one: one.full.of_bound(FLOAT32), 0.88),
         ratio("serve_p99", lambda one: one.over_alone(one.even), 5),
         ratio("serve_p99_at_random", lambda one: one.over_alone(one.chance), 5),
         ratio("serve_vs_litserve", lambda one: one.full.over_litserve(), 1.15),
-        ratio("serve_int8", lambda one: one.full.of_bound(INT8), 1.1)
-        if INT8 in rounds[0].full.loads
-        else NotApplicable("serve_int8", "no bundle of --int8"),
+        in_int8("serve_int8", INT8, "no bundle of --int8"),
+        in_int8("serve_int8_openvino", INT8_OV, "no bundle of --int8, or no OpenVINO"),
     ]
 
 

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import psutil
 
-_START_SECONDS = 120
+_START_SECONDS, _LOOK_SECONDS = 120, 0.01
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _is_up(server: Server, ready: str) -> bool:
                     return True
         except (URLError, OSError):
             pass
-        time.sleep(0.2)
+        time.sleep(_LOOK_SECONDS)
     return False
 
 

@@ -11,7 +11,7 @@ FOLDER = ROOT / "benchmarks"
 ENTRIES = sorted(
     path.stem for path in FOLDER.glob("*.py") if path.stem not in {"__init__", "benchmarks"}
 )
-NEEDS_EXTRA = {"serve"}  # the extra `bench`
+NEEDS_EXTRA = {"serve", "startup"}  # the extra `bench`
 
 
 def help_of(*words: str, cwd: Path) -> str:

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("aiohttp", reason="the extra bench is not installed")
 
 from benchmarks import serve
-from benchmarks.label import BOUND, FLOAT32, INT8
+from benchmarks.label import BOUND, FLOAT32, INT8, INT8_OV
 from benchmarks.serve import Full, Round
 from benchmarks.speed import contestant
 from benchmarks.speed.contestant import Contestant
@@ -31,6 +31,7 @@ def a_round(ours: float, int8: float | None, litserve: tuple[float, float] = (80
     loads = {FLOAT32: load(ours), **dict(zip(LITSERVE, map(load, litserve), strict=True))}
     if int8:
         loads[INT8] = load(int8, clients=2.5 * usable_cpus())  # a quarter of the cores
+        loads[INT8_OV] = load(95)
     even = load(50, slowest=0.4)
     chance = load(50, slowest=0.6)
     cost = usable_cpus() / 100
@@ -45,12 +46,16 @@ def test_every_figure_is_compared_with_its_bound() -> None:
         "FAIL name=serve_p99_at_random ratio=6 bar=5",
         "PASS name=serve_vs_litserve ratio=1.15 bar=1.15",
         "PASS name=serve_int8 ratio=1.1 bar=1.1",  # of the 75 images/s that its clients leave
+        "FAIL name=serve_int8_openvino ratio=0.95 bar=1.1",
     ]
 
 
-def test_without_a_bundle_in_int8_its_line_does_not_apply() -> None:
-    *_, last = serve.answers([a_round(92, None)])
-    assert str(last) == "NOT APPLICABLE name=serve_int8: no bundle of --int8"
+def test_without_a_bundle_in_int8_its_lines_do_not_apply() -> None:
+    *_, one, two = serve.answers([a_round(92, None)])
+    assert str(one) == "NOT APPLICABLE name=serve_int8: no bundle of --int8"
+    assert (
+        str(two) == "NOT APPLICABLE name=serve_int8_openvino: no bundle of --int8, or no OpenVINO"
+    )
 
 
 def test_a_round_names_every_server() -> None:

@@ -13,6 +13,7 @@ from scda.adapt.data import features, known_files
 from scda.adapt.data.feature_cache import cache_path
 from scda.adapt.data.features import Extracted, extract
 from scda.adapt.data.image_files import read_stamp
+from scda.models.decoding.content import read_bytes
 from scda.models.limits import ImageLimits
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
@@ -55,11 +56,10 @@ def images(tmp_path: Path) -> list[Path]:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Every file whose bytes are read; files count as settled from the beginning."""
     seen: list[Path] = []
-    really_read = features.read_bytes
 
     def watched(path: Path, *, max_bytes: int) -> bytes:
         seen.append(path)
-        return really_read(path, max_bytes=max_bytes)
+        return read_bytes(path, max_bytes=max_bytes)
 
     monkeypatch.setattr(features, "read_bytes", watched)
     monkeypatch.setattr(features, "_open", TorchSession)
