@@ -54,7 +54,7 @@ def until_ready(bundle: Path) -> float:
 
 
 def until_first_row(bundle: Path, images: Path) -> float:
-    """Return the seconds until the first row of a labelling, which is ended then."""
+    """Return the seconds until the first row of a labelling; it ends when nobody reads on."""
     words = ["label", str(bundle), str(images), "--out", "-", "--quiet"]
     began = time.perf_counter()
     argv = [sys.executable, "-m", "scda.adapt", *words]
@@ -62,8 +62,6 @@ def until_first_row(bundle: Path, images: Path) -> float:
         assert process.stdout
         head, row = process.stdout.readline(), process.stdout.readline()
         seconds = time.perf_counter() - began
-        process.terminate()
-        process.stdout.read()
     if not (head and row):
         raise SystemExit(f"{images}: no row was written")
     return seconds

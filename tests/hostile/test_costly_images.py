@@ -26,7 +26,7 @@ from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.predictor import Predictor
 from scda.serve.files.target_images import TargetImage, TargetImages
 from scda.serve.model import Model
-from tests.adapt.data.test_features import TorchSession
+from tests.adapt.data.torch_session import TorchSession
 from tests.conftest import Scda, TinyData
 from tests.hostile_images import hostile_images
 from tests.memory_limit import limited_memory

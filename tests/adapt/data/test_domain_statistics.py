@@ -22,14 +22,6 @@ from scda.models.networks.conv4 import Conv4
 
 
 @pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("weights") / "conv4.safetensors"
-    save_file(Conv4().state_dict(), path)
-    return load_backbone("conv4", weights=path)
-
-
-@pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
     for number in range(20):

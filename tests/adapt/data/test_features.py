@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 from scda.adapt.data import feature_cache, features
 from scda.adapt.data.feature_cache import FeatureCache
@@ -21,38 +20,12 @@ from scda.models.images import read_file
 from scda.models.networks.backbones import Backbone, load_backbone
 from scda.models.networks.conv4 import Conv4
 from scda.models.networks.network import PixelBackbone
-from scda.models.preprocess import Pixels
 from scda.models.session import Session
+from tests.adapt.data.conftest import weights
+from tests.adapt.data.torch_session import TorchSession
 from tests.nasty import nasty_files
 
 REALLY_OPEN = features._open
-
-
-class TorchSession:
-    """Stands in for ONNX Runtime, whose export takes seconds."""
-
-    at_once = 2
-
-    def __init__(self, backbone: Backbone) -> None:
-        self.network, self.calls = PixelBackbone(backbone).eval(), 0
-
-    def run(self, pixels: Pixels) -> "list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]":
-        assert len(pixels) == BATCH  # always full
-        self.calls += 1
-        with torch.no_grad():
-            return [self.network(torch.from_numpy(pixels)).numpy()]
-
-
-def weights(folder: Path, seed: int) -> Path:
-    torch.manual_seed(seed)
-    path = folder / f"conv4-{seed}.safetensors"
-    save_file(Conv4().state_dict(), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
-    return load_backbone("conv4", weights=weights(tmp_path_factory.mktemp("weights"), 0))
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 from scda.adapt.data import features, known_files
 from scda.adapt.data.feature_cache import cache_path
@@ -16,31 +14,8 @@ from scda.adapt.data.features import Extracted, extract
 from scda.adapt.data.image_files import read_stamp
 from scda.models.decoding.content import read_bytes
 from scda.models.limits import ImageLimits
-from scda.models.networks.backbones import Backbone, load_backbone
-from scda.models.networks.conv4 import Conv4
-from scda.models.networks.network import PixelBackbone
-from scda.models.preprocess import Pixels
-
-
-class TorchSession:
-    """Stands in for ONNX Runtime, whose export takes seconds."""
-
-    at_once = 1
-
-    def __init__(self, backbone: Backbone, *_: object) -> None:
-        self.network = PixelBackbone(backbone).eval()
-
-    def run(self, pixels: Pixels) -> "list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]":
-        with torch.no_grad():
-            return [self.network(torch.from_numpy(pixels)).numpy()]
-
-
-@pytest.fixture(scope="module")
-def backbone(tmp_path_factory: pytest.TempPathFactory) -> Backbone:
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("weights") / "conv4.safetensors"
-    save_file(Conv4().state_dict(), path)
-    return load_backbone("conv4", weights=path)
+from scda.models.networks.backbones import Backbone
+from tests.adapt.data.torch_session import TorchSession
 
 
 @pytest.fixture
